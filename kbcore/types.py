@@ -1,0 +1,159 @@
+"""The values that travel between kbcore's layers: frozen, without behaviour that needs a third-party package.
+
+Offsets count Unicode code points of a document's text, half open. Times are ISO 8601 in UTC with a trailing ``Z``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Mode = Literal["vector", "keyword", "hybrid"]
+Fusion = Literal["rrf", "minmax"]
+Outcome = Literal["hits", "weak_evidence", "no_match", "kb_empty"]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of a document: ``offset`` of its first character in the text, ``level`` 1 to 6, its words."""
+
+    offset: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a parser made of one source item.
+
+    ``pages`` holds the offset at which each page begins, first page first; empty where the format has no pages.
+    ``stats`` are figures of the extraction (characters, pages, empty_pages, encoding, flags ...), JSON values only.
+    """
+
+    text: str
+    title: str
+    media_type: str
+    parser_id: str
+    headings: tuple[Heading, ...] = ()
+    pages: tuple[int, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A chunk as the chunker cuts it: ``text == document_text[start:end]``.
+
+    ``page_start`` and ``page_end`` are 1-based, None where the format has no pages. ``heading`` is the path of
+    headings the first own character of the chunk stands under, outermost first.
+    """
+
+    start: int
+    end: int
+    text: str
+    token_count: int
+    heading: tuple[str, ...] = ()
+    page_start: int | None = None
+    page_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One item a source lists. ``etag`` is the source's validator: equal validators mean equal bytes; None, unknown."""
+
+    uri: str
+    etag: str | None = None
+    modified_at: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a source holds now. Only a ``complete`` listing says that what is missing from it was removed.
+
+    ``problems`` are (uri, reason) of items that were seen and could not be listed.
+    """
+
+    source: str
+    listed_at: str
+    items: Sequence[Listed]
+    complete: bool
+    problems: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The bytes of one item, with the validator that goes with exactly these bytes (None where it cannot be trusted)."""
+
+    data: bytes
+    etag: str | None
+    modified_at: str | None
+    fetched_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A document that did not get in: why, since when, and whether its previous version is served instead."""
+
+    doc_id: str
+    uri: str
+    reason: str
+    since: str
+    carried_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One chunk that answers, with the figures of both matchers.
+
+    ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are 1-based places in each
+    matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
+    ``SearchResult.score_kind`` says which kind it is. ``document_version`` is the sha256 of the source bytes.
+    """
+
+    chunk_id: str
+    doc_id: str
+    source: str
+    uri: str
+    title: str
+    heading: str
+    page_start: int | None
+    page_end: int | None
+    start: int
+    end: int
+    text: str
+    score: float
+    cosine: float | None
+    vector_rank: int | None
+    bm25: float | None
+    keyword_rank: int | None
+    release: str
+    document_version: str
+    fetched_at: str
+    modified_at: str | None
+    last_confirmed: str | None
+    age_days: float | None
+    over_age: bool
+    carried_over: bool
+    media_type: str
+    metadata: Mapping[str, Any]
+    untrusted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The answer to one question on one release.
+
+    ``score_kind`` is ``cosine``, ``bm25``, ``rrf`` or ``minmax``; the last two order and mean nothing else.
+    ``evidence`` holds the figures that led to the outcome.
+    """
+
+    release: str
+    query: str
+    mode: Mode
+    outcome: Outcome
+    score_kind: str
+    hits: tuple[Hit, ...]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
