@@ -1,0 +1,1 @@
+"""A refresh: sources are listed, what changed is fetched, parsed, cut and embedded, and a release is published."""

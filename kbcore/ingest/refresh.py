@@ -1,0 +1,269 @@
+"""A refresh from end to end: lease, plan, vectors, release, promotion, and the check that says what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kbcore.clock import iso
+from kbcore.config import Config
+from kbcore.embedding.batches import worker_pool
+from kbcore.embedding.catalog import Catalog
+from kbcore.errors import KbError, ReleaseConflictError
+from kbcore.fingerprint import canonical
+from kbcore.ingest.base import Base
+from kbcore.ingest.plan import Plan, Progress, make_plan, make_sources, parse_limits
+from kbcore.ingest.publish import publish
+from kbcore.ingest.recipe import Recipe
+from kbcore.ingest.vectors import clear_parts, collect
+from kbcore.parsing import ParserPool
+from kbcore.promotion import promote_candidate
+from kbcore.sources.source import Source
+from kbcore.store import layout
+from kbcore.store.lease import writer_lease
+from kbcore.store.manifest import Manifest
+from kbcore.store.repository import Repository, Run
+from kbcore.types import Json
+
+VALIDATORS = f"{layout.CACHE}/validators.json"
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh did; ``to_json`` is what ``kb refresh --json`` prints.
+
+    ``outcome`` is published or unchanged; ``promoted`` says whether readers get the head now, ``not_promoted`` why not.
+    """
+
+    release: str | None
+    parent: str | None
+    outcome: str
+    promoted: bool
+    not_promoted: str | None
+    changes: Json
+    chunks: Json
+    texts_embedded: int
+    texts_reused: int
+    texts_resumed: int
+    bytes_written: int
+    failures: list[Json]
+    failures_changed: bool
+    skipped: list[Json]
+    withheld_removals: list[str]
+    sources: list[Json]
+    run: str
+    gate: Json | None = None
+    dry_run: bool = False
+    renamed: dict[str, str] = field(default_factory=dict)
+    texts_to_embed: int | None = None
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    return None
+
+
+def refresh(
+    repository: Repository,
+    config: Config,
+    *,
+    sources: Sequence[Source] | None = None,
+    by: str | None = None,
+    dry_run: bool = False,
+    promote: bool = True,
+    approve_removals: int = 0,
+    progress: Progress = _silent,
+    recipe: Recipe | None = None,
+) -> RefreshReport:
+    """Bring the repository up to date with its sources; the one function behind ``kb refresh`` and the flow.
+
+    Publishes a release if anything changed and makes it current unless a hold, a blocked content or ``promote=False``
+    says no. Another run that publishes first makes this one plan again on the new head. LockedError if another run is
+    under way, SourceError if no source could be listed; whatever is raised, nothing half-done can be seen.
+    """
+    run = repository.begin(by)
+    recipe = recipe or Recipe.of(config)
+    sources = list(sources) if sources is not None else make_sources(config)
+    with ExitStack() as stack:
+        if not dry_run:
+            stack.enter_context(writer_lease(repository.root, run=run.name, since=run.started_at))
+        parser = stack.enter_context(ParserPool(limits=parse_limits(config)))
+        workers: list[Any] = []
+
+        def executor() -> Any:
+            if config.embedder.provider == "hashing":
+                return None
+            if not workers:
+                workers.append(stack.enter_context(worker_pool(config.embedder.jobs)))
+            return workers[0]
+
+        for attempt in range(1, ATTEMPTS + 1):
+            work = _Refresh(repository, config, recipe, run, promote, approve_removals, progress)
+            try:
+                plan = work.plan(sources, parser)
+                return work.forecast(plan) if dry_run else work.carry_out(plan, executor)
+            except ReleaseConflictError:
+                if attempt == ATTEMPTS:
+                    raise
+                run = repository.begin(by)
+    raise AssertionError("unreachable")
+
+
+@dataclass
+class _Refresh:
+    repository: Repository
+    config: Config
+    recipe: Recipe
+    run: Run
+    promote: bool
+    approve_removals: int
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        check = self.repository.last_check()
+        self.last_failures: dict[str, Json] = {entry["doc_id"]: entry for entry in (check or {}).get("exceptions", [])}
+        self.validators = _read_validators(self.repository)
+
+    def plan(self, sources: Sequence[Source], parser: ParserPool) -> Plan:
+        return make_plan(
+            Base(self.repository),
+            self.recipe,
+            self.config,
+            sources,
+            parser,
+            clock=self.repository.clock,
+            erased=self.repository.erased(),
+            etags=self.validators,
+            last_failures=self.last_failures,
+            approve_removals=self.approve_removals,
+            progress=self.progress,
+        )
+
+    def forecast(self, plan: Plan) -> RefreshReport:
+        """What carrying the plan out would do: nothing is written, embedded or promoted."""
+        texts = plan.texts()
+        known, _ = plan.base.vectors_of(texts, self.recipe.embedder_id)
+        return self._report(
+            plan,
+            release=None if plan.publishes else plan.base.release,
+            promoted=False,
+            why="a dry run promotes nothing",
+            work={"texts_embedded": 0, "texts_reused": len(known), "texts_resumed": 0},
+            manifest=None,
+            bytes_written=0,
+            dry_run=True,
+            texts_to_embed=len(texts) - len(known),
+        )
+
+    def carry_out(self, plan: Plan, executor: Callable[[], Any]) -> RefreshReport:
+        manifest = plan.base.manifest
+        work: Json = {"texts_embedded": 0, "texts_reused": 0, "texts_resumed": 0}
+        bytes_written = 0
+        if plan.publishes:
+            vectors = collect(
+                plan.texts(),
+                base=plan.base,
+                store=self.repository.store,
+                run=self.run.name,
+                recipe=self.recipe,
+                executor=executor,
+                progress=self.progress,
+            )
+            self.progress("write", 0, 1)
+            published = publish(self.repository, plan, vectors, self.run)
+            self.progress("write", 1, 1)
+            manifest, work, bytes_written = published.manifest, published.manifest.work, published.bytes_written
+        assert manifest is not None
+        clear_parts(self.repository.store)
+        self._write_check(plan, manifest)
+        promoted, why = False, "asked not to promote"
+        if self.promote:
+            self.progress("promote", 0, 1)
+            catalog = Catalog(self.recipe.spec, self.config.models.folders)
+            promoted, why = promote_candidate(self.repository, manifest, catalog, self.run)
+            self.progress("promote", 1, 1)
+        return self._report(
+            plan,
+            release=manifest.release,
+            promoted=promoted,
+            why=None if promoted else why,
+            work=work,
+            manifest=manifest if plan.publishes else None,
+            bytes_written=bytes_written,
+        )
+
+    def _write_check(self, plan: Plan, manifest: Manifest) -> None:
+        body: Json = {
+            "at": iso(self.repository.clock()),
+            "head": manifest.release,
+            "base": plan.base.release,
+            "outcome": "published" if plan.publishes else "unchanged",
+            "sources": plan.sources,
+            "exceptions": [asdict(failure) for failure in plan.failures],
+            "withheld": [held.doc_id for held in plan.withheld],
+            "skipped": [list(entry) for entry in plan.skipped],
+        }
+        self.repository.write_check(body, run=self.run)
+        kept = {doc_id: etag for doc_id, etag in self.validators.items() if doc_id in plan.base.held}
+        fresh = {**kept, **plan.etags, **{row.doc_id: row.etag for row in plan.rows if row.etag}}
+        if fresh != self.validators:
+            try:
+                self.repository.store.replace(VALIDATORS, canonical(fresh))
+            except (OSError, KbError):
+                # Only a cache: without it the next run reads these files once more.
+                pass
+
+    def _report(
+        self,
+        plan: Plan,
+        *,
+        release: str | None,
+        promoted: bool,
+        why: str | None,
+        work: Json,
+        manifest: Manifest | None,
+        bytes_written: int,
+        dry_run: bool = False,
+        texts_to_embed: int | None = None,
+    ) -> RefreshReport:
+        new = sum(len(row.chunks) for row in plan.rows)
+        shown = manifest or plan.base.manifest
+        total = shown.totals["chunks"] if shown else new
+        failed = {failure.doc_id for failure in plan.failures}
+        return RefreshReport(
+            release=release,
+            parent=plan.base.release if plan.publishes else plan.base.manifest and plan.base.manifest.parent,
+            outcome="published" if plan.publishes else "unchanged",
+            promoted=promoted,
+            not_promoted=why,
+            changes=plan.changes(),
+            chunks={"total": total, "new": new, "reused": max(0, total - new)},
+            texts_embedded=work["texts_embedded"],
+            texts_reused=work["texts_reused"],
+            texts_resumed=work["texts_resumed"],
+            bytes_written=bytes_written,
+            failures=[asdict(failure) for failure in plan.failures],
+            failures_changed=failed != set(self.last_failures),
+            skipped=[{"doc_id": doc_id, "reason": reason} for doc_id, reason in plan.skipped],
+            withheld_removals=[held.doc_id for held in plan.withheld],
+            sources=plan.sources,
+            run=self.run.name,
+            dry_run=dry_run,
+            renamed=plan.renamed,
+            texts_to_embed=texts_to_embed,
+        )
+
+
+def _read_validators(repository: Repository) -> dict[str, str]:
+    import json
+
+    try:
+        found = json.loads(repository.store.get(VALIDATORS))
+    except (OSError, ValueError):
+        return {}
+    return {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(found, dict) else {}

@@ -1,0 +1,139 @@
+"""The vectors of new chunks: taken from the base, from what a dead run left, or embedded now.
+
+What is embedded is written to the staging area as it comes, each file named by its own digest, so that a build that
+is killed does not embed again what it had written. Such parts are copied from, never referred to.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kbcore.embedding.batches import embed_texts
+from kbcore.errors import EmbeddingFailedError
+from kbcore.fingerprint import sha256
+from kbcore.ingest.base import Base
+from kbcore.ingest.recipe import Recipe
+from kbcore.store import layout
+from kbcore.store.objects import ObjectStore
+from kbcore.store.segment import Vectors, vectors_array, vectors_table
+
+WINDOW = 256
+SUFFIX = ".part.parquet"
+
+Progress = Callable[[str, int, int], None]
+
+
+class TextVectors:
+    """Vectors by the digest of the exact text embedded. ``embedded``, ``reused`` and ``resumed`` count texts."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+        self.embedded = 0
+        self.reused = 0
+        self.resumed = 0
+        self._rows: dict[str, tuple[Vectors, int]] = {}
+
+    def add(self, digests: list[str], vectors: Vectors) -> None:
+        for row, digest in enumerate(digests):
+            self._rows[digest] = (vectors, row)
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._rows
+
+    def of(self, digests: list[str]) -> Vectors:
+        """Shape (digests, dimension), in their order."""
+        vectors = np.empty((len(digests), self.dimension), dtype=np.float32)
+        for row, digest in enumerate(digests):
+            block, place = self._rows[digest]
+            vectors[row] = block[place]
+        return vectors
+
+
+def collect(
+    texts: Mapping[str, tuple[str, int]],
+    *,
+    base: Base,
+    store: ObjectStore,
+    run: str,
+    recipe: Recipe,
+    executor: Callable[[], Executor | None],
+    progress: Progress,
+) -> TextVectors:
+    """Vectors of all ``texts`` (digest to text and its token count). EmbeddingFailedError fails the whole build.
+
+    A text longer than the embedder reads is refused: nothing is cut off in silence.
+    """
+    found = TextVectors(recipe.embedder.dimension)
+    digests, vectors = base.vectors_of(texts, recipe.embedder_id)
+    found.add(digests, vectors)
+    found.reused = len(digests)
+    for digests, vectors in parts(store, recipe.embedder_id, recipe.embedder.dimension):
+        wanted = [row for row, digest in enumerate(digests) if digest in texts and digest not in found]
+        found.add([digests[row] for row in wanted], vectors[wanted])
+        found.resumed += len(wanted)
+    missing = [digest for digest in texts if digest not in found]
+    too_long = [d for d in missing if texts[d][1] > recipe.embedder.max_tokens and len(texts[d][0]) > 1]
+    if too_long:
+        text, count = texts[too_long[0]]
+        raise EmbeddingFailedError(
+            f"a text of {count} tokens does not fit into the embedder's {recipe.embedder.max_tokens}: {text[:60]!r}"
+        )
+    workers = executor() if len(missing) >= 2 else None
+    for start in range(0, len(missing), WINDOW):
+        progress("embed", start, len(missing))
+        window = missing[start : start + WINDOW]
+        vectors = embed_texts(
+            recipe.embedder,
+            [texts[digest][0] for digest in window],
+            [texts[digest][1] for digest in window],
+            spec=recipe.spec,
+            executor=workers,
+        )
+        found.add(window, vectors)
+        found.embedded += len(window)
+        if len(missing) > WINDOW:
+            _write_part(store, run, recipe.embedder_id, window, vectors)
+    if missing:
+        progress("embed", len(missing), len(missing))
+    return found
+
+
+def parts(store: ObjectStore, embedder_id: str, dimension: int) -> Iterator[tuple[list[str], Vectors]]:
+    """What earlier runs wrote of this embedder and left behind; a damaged part is passed over."""
+    for name in store.list(layout.STAGING):
+        file = name.rsplit("/", 1)[-1]
+        if not (file.startswith(embedder_id) and file.endswith(SUFFIX)):
+            continue
+        try:
+            data = store.get(name)
+        except FileNotFoundError:
+            continue
+        if file != f"{embedder_id}-{sha256(data)}{SUFFIX}":
+            continue
+        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        yield table.column("digest").to_pylist(), vectors_array(table, dimension)
+
+
+def clear_parts(store: ObjectStore) -> None:
+    """Drop the parts: called by the holder of the lease once its release is published."""
+    for name in store.list(layout.STAGING):
+        if name.endswith(SUFFIX):
+            store.delete(name)
+
+
+def _write_part(store: ObjectStore, run: str, embedder_id: str, digests: list[str], vectors: Vectors) -> None:
+    table = vectors_table(vectors).append_column("digest", pa.array(digests))
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="none", write_page_checksum=True)
+    data = sink.getvalue()
+    name = f"{layout.STAGING}/{run}/{embedder_id}-{sha256(data)}{SUFFIX}"
+    try:
+        store.put_new({name: data})
+    except FileExistsError:
+        pass

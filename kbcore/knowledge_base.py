@@ -1,0 +1,83 @@
+"""One configured knowledge base: its repository, its embedders, and retrievers on its releases."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from kbcore.clock import Clock, Token, random_token, system_clock
+from kbcore.config import Config, load
+from kbcore.embedding.catalog import Catalog
+from kbcore.ingest.recipe import embedder_spec
+from kbcore.retrieval.retriever import RetrievalSettings, Retriever
+from kbcore.store.objects import LocalStore
+from kbcore.store.repository import Repository
+from kbcore.types import Mode
+
+
+class KnowledgeBase:
+    """What a configuration file describes. Making one opens nothing."""
+
+    def __init__(self, config: Config, *, clock: Clock = system_clock, token: Token = random_token) -> None:
+        self.config = config
+        self.clock = clock
+        self.token = token
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.kb.repository) / self.config.kb.name
+
+    @cached_property
+    def store(self) -> LocalStore:
+        return LocalStore(self.folder)
+
+    @cached_property
+    def repository(self) -> Repository:
+        """The repository; RepositoryNotFoundError where ``kb init`` has not made it."""
+        return Repository.open(self.store, self.config.kb.name, clock=self.clock, token=self.token)
+
+    def exists(self) -> bool:
+        return (self.folder / "repository.json").exists()
+
+    def create(self) -> Repository:
+        """Make the repository, after the storage was seen to keep what a release rests on."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        repository = Repository.create(self.store, self.config.kb.name, clock=self.clock, token=self.token)
+        self.__dict__["repository"] = repository
+        return repository
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return Catalog(embedder_spec(self.config), self.config.models.folders)
+
+    def settings(self) -> RetrievalSettings:
+        chosen = self.config.retrieval
+        return RetrievalSettings(
+            mode=chosen.mode,
+            fusion=chosen.fusion,
+            alpha=chosen.alpha,
+            k=chosen.k,
+            idf=chosen.idf,
+            weak_cosine=chosen.weak_cosine,
+            freshness_days={s.name: s.freshness_days for s in self.config.sources if s.freshness_days is not None},
+        )
+
+    def retriever(self, release: str = "current", *, mode: Mode | None = None) -> Retriever:
+        """A retriever on a release (``current``, ``previous``, ``latest``, a name or a prefix of one).
+
+        ``current`` is checked against the manifest digest in its promotion. CorruptReleaseError where a file that
+        search uses is damaged.
+        """
+        repository = self.repository
+        state = repository.state()
+        name = repository.resolve(release)
+        digest = state.manifest_digest if name == state.release else None
+        manifest = repository.manifest(name, digest=digest)
+        return Retriever(repository, manifest, self.catalog, settings=self.settings(), mode=mode)
+
+
+def open_repository(config: str | Path | Config | None = None) -> KnowledgeBase:
+    """The knowledge base of a configuration file (default: KB_CONFIG, else config/kb.toml); its repository must exist."""
+    base = KnowledgeBase(config if isinstance(config, Config) else load(config))
+    _ = base.repository
+    return base

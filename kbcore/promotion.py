@@ -1,0 +1,144 @@
+"""Moving readers to a release: promote, roll back, undo, hold, lift, pin. Checks come first, a reason is required."""
+
+from __future__ import annotations
+
+from kbcore.embedding.catalog import Catalog
+from kbcore.errors import RefusedError, ReleaseConflictError, UsageError
+from kbcore.store import promotion as log
+from kbcore.store.manifest import Manifest
+from kbcore.store.promotion import Promotion
+from kbcore.store.repository import Repository, Run
+from kbcore.verification import check_servable
+
+
+def promote_candidate(
+    repository: Repository, manifest: Manifest, catalog: Catalog, run: Run
+) -> tuple[bool, str | None]:
+    """What a schedule may do: make the head current unless a hold or a blocked content says no.
+
+    Gives (whether readers were moved, why not).
+    """
+    state = repository.state()
+    if state.release == manifest.release:
+        return False, "it is current already"
+    if state.hold is not None:
+        return False, f"on hold: {state.hold['reason']} ({state.hold['by']}, {state.hold['since']})"
+    if manifest.content_digest in state.blocked:
+        return False, "its content was rolled back from and is blocked until the hold is lifted"
+    check_servable(repository, manifest, catalog)
+    reason = "first release" if state.release is None else "refresh"
+    try:
+        repository.append(
+            lambda now, stamp: log.promote(_unmoved(now, state), manifest.release, manifest.digest, stamp),
+            reason=reason,
+            run=run,
+        )
+    except ReleaseConflictError as error:
+        # A person who rolls back while a schedule promotes must win.
+        return False, error.message
+    return True, None
+
+
+def promote(
+    repository: Repository,
+    release: str,
+    catalog: Catalog,
+    *,
+    reason: str,
+    run: Run,
+    lift: bool = False,
+    check_embedder: bool = True,
+) -> Promotion:
+    """A person makes ``release`` current; works under a hold and keeps it unless ``lift``."""
+    _require(reason)
+    manifest = repository.manifest(release)
+    check_servable(repository, manifest, catalog, check_embedder=check_embedder)
+    return repository.append(
+        lambda state, stamp: log.promote(
+            state, release, manifest.digest, stamp, lift=lift, unblock=manifest.content_digest
+        ),
+        reason=reason,
+        run=run,
+    )
+
+
+def rollback(
+    repository: Repository,
+    catalog: Catalog,
+    *,
+    to: str | None = None,
+    reason: str,
+    run: Run,
+    check_embedder: bool = True,
+) -> Promotion:
+    """Go back to the release that was current before, or to ``to``; holds, and blocks the content it leaves."""
+    _require(reason)
+    state = repository.state()
+    if state.release is None:
+        raise RefusedError("there is no current release to roll back from", remedy="see: kb history")
+    target = to or state.previous
+    if target is None:
+        raise RefusedError(f"nothing was current before {state.release}", remedy="see: kb history")
+    if target == state.release:
+        raise UsageError(f"{target} is current already")
+    if target in repository.expired():
+        raise RefusedError(f"{target} has expired", remedy="choose another with: kb rollback --to RELEASE")
+    manifest = repository.manifest(target)
+    left = repository.manifest(state.release).content_digest
+    check_servable(repository, manifest, catalog, check_embedder=check_embedder)
+    return repository.append(
+        lambda now, stamp: log.rollback(_unmoved(now, state), target, manifest.digest, left, stamp),
+        reason=reason,
+        run=run,
+    )
+
+
+def undo(
+    repository: Repository, catalog: Catalog, *, reason: str, run: Run, check_embedder: bool = True
+) -> Promotion:
+    """Restore the state before the last record of the log."""
+    _require(reason)
+    state = repository.state()
+    if state.seq == 0:
+        raise UsageError("there is nothing to undo", remedy="see: kb history")
+    before = repository.promotion(state.seq - 1)
+    if before.release is not None and before.release != state.release:
+        if before.release in repository.expired():
+            raise RefusedError(f"{before.release} has expired: the state before cannot come back")
+        manifest = repository.manifest(before.release)
+        check_servable(repository, manifest, catalog, check_embedder=check_embedder)
+    return repository.append(
+        lambda now, stamp: log.undo(_unmoved(now, state), before, stamp), reason=reason, run=run
+    )
+
+
+def hold(repository: Repository, *, reason: str, run: Run) -> Promotion:
+    _require(reason)
+    return repository.append(log.hold, reason=reason, run=run)
+
+
+def lift(repository: Repository, *, reason: str, run: Run) -> Promotion:
+    _require(reason)
+    return repository.append(log.lift, reason=reason, run=run)
+
+
+def pin(repository: Repository, release: str, *, reason: str, run: Run, remove: bool = False) -> Promotion:
+    """Keep a release whatever retention says, or let it go again."""
+    _require(reason)
+    repository.manifest(release)
+    move = log.unpin if remove else log.pin
+    return repository.append(lambda state, stamp: move(state, release, stamp), reason=reason, run=run)
+
+
+def _require(reason: str) -> None:
+    if not reason.strip():
+        raise UsageError("a reason is required", remedy='say why: --reason "..."')
+
+
+def _unmoved(now: Promotion, planned: Promotion) -> Promotion:
+    """What was checked must still be what is moved from: a rollback that arrived meanwhile must win."""
+    if now.seq != planned.seq:
+        raise ReleaseConflictError(
+            f"{now.by} moved first: {now.kind} {now.release} at {now.at}", remedy="look at kb history, then try again"
+        )
+    return now

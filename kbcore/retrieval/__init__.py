@@ -1,0 +1,5 @@
+"""Search over one release."""
+
+from kbcore.retrieval.retriever import Retriever
+
+__all__ = ["Retriever"]

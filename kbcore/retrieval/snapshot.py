@@ -1,0 +1,126 @@
+"""A release opened for search: its live rows, its two indexes, and what each row says of itself.
+
+All files that are used are read and checked when it opens; later nothing depends on them any more. Rows are numbered
+through all segments in the manifest's order: a segment's offset plus the chunk row.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kbcore.errors import CorruptReleaseError
+from kbcore.index.dense import DenseIndex, DensePart, from_index_bytes
+from kbcore.index.lexical import StoredBM25
+from kbcore.store import layout
+from kbcore.store.manifest import Manifest
+from kbcore.store.repository import ErasedIds, Repository
+from kbcore.store.segment import Mask, Segment
+from kbcore.types import Json
+
+Part = Literal["vector", "keyword"]
+DOCUMENT_COLUMNS = (
+    "doc_id", "source", "uri", "title", "media_type", "content_sha256", "fetched_at", "modified_at", "metadata",
+)  # fmt: skip
+CHUNK_COLUMNS = ("document_row", "start", "end", "page_start", "page_end", "heading", "text", "text_sha256")
+
+
+class Snapshot:
+    """The live rows of ``manifest`` less what is ``erased``, with the indexes that ``parts`` ask for."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        manifest: Manifest,
+        *,
+        erased: ErasedIds,
+        parts: Sequence[Part] = ("vector", "keyword"),
+        idf: Literal["lucene", "okapi"] = "lucene",
+        segments: Sequence[Segment] | None = None,
+    ) -> None:
+        self.manifest = manifest
+        self.erased = erased
+        self.parts = tuple(parts)
+        self.idf = idf
+        self.segments = list(segments) if segments is not None else repository.segments(manifest)
+        sizes = [segment.ref.chunks for segment in self.segments]
+        self.offsets: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        self.live_documents: list[Mask] = []
+        self.live_chunks: list[Mask] = []
+        for segment in self.segments:
+            if segment.body["embedder_id"] != manifest.embedder_id:
+                file = layout.segment_file(segment.name, layout.SEGMENT_FILE)
+                raise CorruptReleaseError("was embedded by another embedder", file=file, release=manifest.release)
+            documents = segment.live_documents(erased)
+            self.live_documents.append(documents)
+            self.live_chunks.append(segment.live_chunks(documents))
+            # Read and checked now, decoded on first use.
+            segment.buffer(layout.DOCUMENTS_FILE)
+            segment.buffer(layout.CHUNKS_FILE)
+        self._lock = threading.RLock()
+        self._columns: dict[int, tuple[pa.Table, pa.Table]] = {}
+        self.dense: DenseIndex | None = self._open_dense() if "vector" in self.parts else None
+        self.lexical: StoredBM25 | None = self._open_lexical() if "keyword" in self.parts else None
+        ids = [segment.chunks(["chunk_id"]).column("chunk_id").combine_chunks() for segment in self.segments]
+        self.chunk_ids: pa.StringArray = pa.concat_arrays(ids) if ids else pa.array([], pa.string())
+
+    @cached_property
+    def rows(self) -> int:
+        """Live chunks."""
+        return int(sum(mask.sum() for mask in self.live_chunks))
+
+    @cached_property
+    def documents(self) -> int:
+        """Live documents."""
+        return int(sum(mask.sum() for mask in self.live_documents))
+
+    def without(self, repository: Repository, erased: ErasedIds) -> Snapshot:
+        """The same release with another erasure list; files that were read are not read again."""
+        return Snapshot(
+            repository, self.manifest, erased=erased, parts=self.parts, idf=self.idf, segments=self.segments
+        )
+
+    def ids(self, rows: NDArray[np.int64]) -> Sequence[str]:
+        """Chunk ids of rows, in their order."""
+        found: list[str] = self.chunk_ids.take(pa.array(rows)).to_pylist()
+        return found
+
+    def chunk(self, row: int) -> Json:
+        """Everything stored of one chunk and its document, by global row."""
+        number = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        local = int(row - self.offsets[number])
+        with self._lock:
+            if number not in self._columns:
+                segment = self.segments[number]
+                self._columns[number] = (segment.chunks(CHUNK_COLUMNS), segment.documents(DOCUMENT_COLUMNS))
+            chunks, documents = self._columns[number]
+        found: Json = {name: chunks.column(name)[local].as_py() for name in CHUNK_COLUMNS}
+        document = {name: documents.column(name)[found["document_row"]].as_py() for name in DOCUMENT_COLUMNS}
+        metadata: Mapping[str, Any] = json.loads(document["metadata"])
+        return {"chunk_id": self.chunk_ids[row].as_py(), **found, **document, "metadata": metadata}
+
+    def _open_dense(self) -> DenseIndex:
+        parts = []
+        for segment, offset, live in zip(self.segments, self.offsets, self.live_chunks):
+            file = layout.segment_file(segment.name, layout.DENSE_FILE)
+            try:
+                index = from_index_bytes(
+                    segment.buffer(layout.DENSE_FILE), dimension=segment.dimension, count=segment.ref.chunks, file=file
+                )
+            except CorruptReleaseError as error:
+                raise error.in_release(self.manifest.release) from None
+            parts.append(DensePart(index, None if live.all() else live, int(offset), file=file))
+        return DenseIndex(parts, dimension=int(self.manifest.embedder["dimension"]))
+
+    def _open_lexical(self) -> StoredBM25:
+        found = []
+        for segment, live in zip(self.segments, self.live_chunks):
+            found.append((segment.postings(), None if live.all() else live))
+        return StoredBM25(found, idf=self.idf)

@@ -1,0 +1,55 @@
+"""The writer's lease: one run at a time, by flock, with a note of who holds it.
+
+Correctness never rests on it (publishing is put-if-absent); it spares the second run its work.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kbcore.errors import LockedError
+from kbcore.store.layout import LEASE
+
+
+@contextmanager
+def writer_lease(root: Path, *, run: str, since: str) -> Iterator[None]:
+    """Hold the lease of the repository at ``root``; LockedError, naming the holder, if another run has it."""
+    folder = root / LEASE
+    folder.mkdir(parents=True, exist_ok=True)
+    holder = folder / "holder.json"
+    with open(folder / "lock", "a+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(
+                f"another run is under way: {describe(holder)}", remedy="wait until it has ended, then run again"
+            ) from None
+        holder.write_text(json.dumps({"run": run, "since": since, "pid": os.getpid(), "host": socket.gethostname(), "user": user()}))
+        try:
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+
+
+def describe(holder: Path) -> str:
+    """Who holds the lease, in words; the note may be missing for a moment or left by a run that was killed."""
+    try:
+        note = json.loads(holder.read_text())
+        return f"{note['run']}, started {note['since']} by {note['user']} on {note['host']}, process {note['pid']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its holder has not yet signed"
+
+
+def user() -> str:
+    """The name of the person or service that runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,78 @@
+"""A manifest: what one release is. Creating its file is publishing; nothing ever writes over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from kbcore.errors import CorruptReleaseError
+from kbcore.store import envelope, layout
+from kbcore.store.segment import SegmentRef
+from kbcore.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One release: the segments it is made of and how it was made. It never holds a figure of quality.
+
+    ``changes`` counts documents against the parent (added, changed, removed, renamed, unchanged, carried_over,
+    erased, skipped); ``exceptions`` are the documents that failed, ``withheld`` the removals that were not made.
+    """
+
+    release: str
+    parent: str | None
+    kind: str
+    created_at: str
+    run: str
+    nonce: str
+    repository_id: str
+    content_digest: str
+    chunking: Json
+    analyzer_id: str
+    embedder: Json
+    segments: tuple[SegmentRef, ...]
+    totals: Json
+    changes: Json
+    work: Json
+    sources: tuple[Json, ...]
+    exceptions: tuple[Json, ...]
+    withheld: tuple[Json, ...]
+    versions: Json
+
+    @property
+    def embedder_id(self) -> str:
+        return str(self.embedder["embedder_id"])
+
+    @property
+    def digest(self) -> str:
+        """What promotions name this manifest by."""
+        return envelope.digest(self.to_body())
+
+    def to_body(self) -> Json:
+        body: Json = {field.name: getattr(self, field.name) for field in fields(self)}
+        body["segments"] = [ref.to_body() for ref in self.segments]
+        for name in ("sources", "exceptions", "withheld"):
+            body[name] = list(body[name])
+        return {"format": layout.FORMAT, **body}
+
+    @classmethod
+    def from_body(cls, body: Json, *, file: str) -> Manifest:
+        """The manifest in a sealed file's body. CorruptReleaseError on another format, a missing or an unknown field."""
+        values: dict[str, Any] = dict(body)
+        if values.pop("format", None) != layout.FORMAT:
+            raise CorruptReleaseError(
+                f"is of format {body.get('format')!r}; this kbcore reads format {layout.FORMAT}", file=file
+            )
+        try:
+            values["segments"] = tuple(SegmentRef.from_body(ref, file=file) for ref in values["segments"])
+            for name in ("sources", "exceptions", "withheld"):
+                values[name] = tuple(values[name])
+            manifest = cls(**values)
+        except (TypeError, KeyError) as error:
+            raise CorruptReleaseError(f"does not read as a manifest: {error}", file=file) from error
+        if file != layout.manifest_file(manifest.release) or not layout.is_embedder(manifest.embedder_id):
+            raise CorruptReleaseError(f"holds the manifest of {manifest.release!r}", file=file)
+        return manifest
+
+    def numbered(self, release: str, parent: str | None) -> Manifest:
+        return replace(self, release=release, parent=parent)

@@ -1,0 +1,158 @@
+"""Is a release what it was when it was published? Everything is read in full and compared, not sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from kbcore.embedding.catalog import Catalog
+from kbcore.errors import CorruptReleaseError, KbError, KbUnavailableError
+from kbcore.fingerprint import content_digest
+from kbcore.retrieval.retriever import RetrievalSettings, Retriever
+from kbcore.retrieval.snapshot import Snapshot
+from kbcore.store import layout
+from kbcore.store.manifest import Manifest
+from kbcore.store.repository import Repository
+from kbcore.store.segment import Segment, read_sealed
+from kbcore.types import Json
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was written; ``release`` is None for files that belong to no single one."""
+
+    release: str | None
+    file: str
+    reason: str
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+
+def check_servable(
+    repository: Repository, manifest: Manifest, catalog: Catalog, *, check_embedder: bool = True
+) -> None:
+    """What promote and rollback demand first: files present and intact, rows aligned, embedder here with an equal
+    fingerprint and equal probe vectors, and a search that answers. Raises what is wrong; nothing is moved."""
+    mode = "hybrid" if check_embedder else "keyword"
+    retriever = Retriever(repository, manifest, catalog, settings=RetrievalSettings(mode="hybrid"))
+    for segment in retriever.snapshot.segments:
+        segment.verify()
+    if retriever.snapshot.rows:
+        first = retriever.snapshot.chunk(_first_live(retriever.snapshot))
+        result = retriever.search(first["text"][:200], k=1, mode="hybrid" if check_embedder else "keyword")
+        if check_embedder and not result.hits:
+            raise KbUnavailableError(f"{manifest.release}: a {mode} search for its own text found nothing")
+    elif check_embedder:
+        _ = retriever.embedder
+
+
+def verify_release(repository: Repository, release: str, *, checked: dict[str, Segment] | None = None) -> list[Finding]:
+    """Read every file that a release refers to, in full; gives what is wrong, nothing where all is well.
+
+    ``checked`` carries segments already read through from release to release.
+    """
+    findings: list[Finding] = []
+    checked = {} if checked is None else checked
+    try:
+        manifest = repository.manifest(release)
+    except CorruptReleaseError as error:
+        return [Finding(release, error.file, error.reason)]
+    _collect(findings, release, lambda: repository.embedder(manifest))
+    digests: list[str] = []
+    whole = True
+    for ref in manifest.segments:
+        try:
+            segment = Segment(repository.store, ref, release=release)
+            if ref.name not in checked or checked[ref.name].ref.sha256 != ref.sha256:
+                segment.verify()
+                checked[ref.name] = segment
+            known = checked[ref.name]
+            live = segment.deleted_rows
+            rows = known.documents(["doc_digest"]).column("doc_digest").to_pylist()
+            digests += [digest for row, digest in enumerate(rows) if row not in live]
+            for file in list(known.body["files"]):
+                if file != layout.DOCUMENTS_FILE:
+                    known.drop(file)
+        except CorruptReleaseError as error:
+            whole = False
+            findings.append(Finding(release, error.file, error.reason))
+    if whole:
+        found = content_digest(
+            chunker_id=manifest.chunking["chunker_id"],
+            analyzer_id=manifest.analyzer_id,
+            embedder_id=manifest.embedder_id,
+            doc_digests=digests,
+        )
+        if found != manifest.content_digest or len(digests) != manifest.totals["documents"]:
+            findings.append(
+                Finding(release, layout.manifest_file(release), "its documents do not come to its content digest")
+            )
+    return findings
+
+
+def verify_repository(repository: Repository, releases: Iterable[str], *, progress: Progress | None = None) -> list[Finding]:
+    """Verify these releases, the promotion chain, and every other record of the repository."""
+    findings: list[Finding] = []
+    names = list(releases)
+    checked: dict[str, Segment] = {}
+    for done, release in enumerate(names):
+        if progress:
+            progress("verify", done, len(names))
+        findings += verify_release(repository, release, checked=checked)
+    if progress:
+        progress("verify", len(names), len(names))
+    findings += _verify_chain(repository)
+    store = repository.store
+    for folder in (layout.CHECKS, layout.ERASED, layout.EXPIRED, layout.EMBEDDERS):
+        for file in store.list(folder):
+            _collect(findings, None, lambda file=file: read_sealed(store, file))  # type: ignore[misc]
+    return findings
+
+
+def _verify_chain(repository: Repository) -> list[Finding]:
+    """Each promotion names the record before it, and the manifest it made current."""
+    findings: list[Finding] = []
+    previous: str | None = None
+    expected = 1
+    for seq in repository.promotions():
+        file = layout.promotion_file(seq)
+        try:
+            record = repository.promotion(seq)
+        except CorruptReleaseError as error:
+            findings.append(Finding(None, error.file, error.reason))
+            previous, expected = None, seq + 1
+            continue
+        if seq != expected:
+            findings.append(Finding(record.release, file, f"the record {expected} before it is missing"))
+        elif record.previous_digest != previous and not (previous is None and seq > 1):
+            findings.append(Finding(record.release, file, "does not follow from the record before it"))
+        if record.release is not None:
+            release, digest = record.release, record.manifest_digest
+            try:
+                repository.manifest(release, digest=digest)
+            except CorruptReleaseError as error:
+                finding = Finding(error.release or release, error.file, error.reason)
+                if finding not in findings:
+                    findings.append(finding)
+        previous, expected = record.digest, seq + 1
+    return findings
+
+
+def _collect(findings: list[Finding], release: str | None, read: Callable[[], object]) -> None:
+    try:
+        read()
+    except CorruptReleaseError as error:
+        findings.append(Finding(release, error.file, error.reason))
+    except KbError as error:
+        findings.append(Finding(release, "", error.message))
+
+
+def _first_live(snapshot: Snapshot) -> int:
+    for offset, mask in zip(snapshot.offsets, snapshot.live_chunks):
+        if mask.any():
+            return int(offset + mask.argmax())
+    raise KbUnavailableError("no chunk is live")
+
