@@ -10,13 +10,14 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
 import numpy as np
 
 from kbcore.embedding.catalog import EmbedderSpec, make
 from kbcore.embedding.embedder import Embedder, Vectors
-from kbcore.errors import EmbedderMismatchError
+from kbcore.errors import EmbedderMismatchError, EmbeddingFailedError
 
 TOKEN_BUDGET = 512
 IN_PROCESS = 64
@@ -65,10 +66,15 @@ def embed_texts(
         for task, future in zip(tasks, futures, strict=True):
             for group, rows in zip(task, future.result(), strict=True):
                 vectors[group] = rows
-    except BaseException:
+    except BrokenProcessPool as error:
+        raise EmbeddingFailedError(
+            "a worker process ended before its texts were embedded",
+            remedy="a script that calls refresh needs: if __name__ == '__main__'; else look for too little memory, "
+            "or set [embedder] jobs = 1",
+        ) from error
+    finally:
         for future in futures:
             future.cancel()
-        raise
     return vectors
 
 

@@ -1,0 +1,3 @@
+from kbcore.cli import main
+
+main()
