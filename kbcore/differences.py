@@ -1,0 +1,122 @@
+"""What changed from one release to another, by document."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from kbcore.errors import UsageError
+from kbcore.planning import Held, pair_renames
+from kbcore.store.manifest import Manifest
+from kbcore.store.repository import Repository
+from kbcore.types import Json
+
+COLUMNS = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "doc_digest", "first_chunk", "chunk_count")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Documents by kind, each list sorted; ``changed`` says how many chunks were kept, are new and are gone.
+
+    Documents erased from all releases do not show. ``settings`` are chunker, analyzer and embedder where they differ.
+    """
+
+    old: str
+    new: str
+    added: list[str]
+    removed: list[str]
+    changed: list[Json]
+    renamed: list[Json]
+    unchanged: int
+    carried_over: list[Json]
+    withheld: list[str]
+    settings: list[Json]
+    totals: dict[str, Json] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.renamed or self.settings)
+
+    def to_json(self) -> Json:
+        return {**asdict(self), "differs": self.differs}
+
+
+class _Documents:
+    """The live documents of one release, and the chunk texts of each."""
+
+    def __init__(self, repository: Repository, release: str) -> None:
+        self.manifest: Manifest = repository.manifest(release)
+        self.segments = repository.segments(self.manifest)
+        self.held: dict[str, Held] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
+        for number, segment in enumerate(self.segments):
+            rows = segment.documents(COLUMNS).to_pylist()
+            for row in np.flatnonzero(segment.live_documents(repository.erased())):
+                values = rows[row]
+                first, count = values.pop("first_chunk"), values.pop("chunk_count")
+                self.held[values["doc_id"]] = Held(segment=number, row=int(row), **values)
+                self._spans[values["doc_id"]] = (first, count)
+        self._texts: dict[int, list[str]] = {}
+
+    def chunk_digests(self, doc_id: str) -> Counter[str]:
+        number = self.held[doc_id].segment
+        if number not in self._texts:
+            self._texts[number] = self.segments[number].chunks(["text_sha256"]).column("text_sha256").to_pylist()
+        first, count = self._spans[doc_id]
+        return Counter(self._texts[number][first : first + count])
+
+    def text(self, doc_id: str) -> str | None:
+        held = self.held.get(doc_id)
+        if held is None:
+            return None
+        found: str = self.segments[held.segment].documents(["text"]).column("text")[held.row].as_py()
+        return found
+
+
+def compare_releases(repository: Repository, old: str, new: str) -> Difference:
+    """What ``new`` has that ``old`` had not, and the reverse. A rename is a pair of ids with equal bytes."""
+    left, right = _Documents(repository, old), _Documents(repository, new)
+    gone = [held for doc_id, held in sorted(left.held.items()) if doc_id not in right.held]
+    fresh = {doc_id: held.content_sha256 for doc_id, held in sorted(right.held.items()) if doc_id not in left.held}
+    renamed = pair_renames(gone, fresh)
+    changed = []
+    both = sorted(left.held.keys() & right.held.keys())
+    for doc_id in both:
+        if left.held[doc_id].doc_digest != right.held[doc_id].doc_digest:
+            before, after = left.chunk_digests(doc_id), right.chunk_digests(doc_id)
+            kept = (before & after).total()
+            changed.append({"doc_id": doc_id, "kept": kept, "new": after.total() - kept, "gone": before.total() - kept})
+    return Difference(
+        old=old,
+        new=new,
+        added=[doc_id for doc_id in fresh if doc_id not in renamed.values()],
+        removed=[held.doc_id for held in gone if held.doc_id not in renamed],
+        changed=changed,
+        renamed=[{"old": a, "new": b} for a, b in sorted(renamed.items())],
+        unchanged=len(both) - len(changed),
+        carried_over=[dict(entry) for entry in right.manifest.exceptions if entry["carried_over"]],
+        withheld=[entry["doc_id"] for entry in right.manifest.withheld],
+        settings=_settings(left.manifest, right.manifest),
+        totals={old: left.manifest.totals, new: right.manifest.totals},
+    )
+
+
+def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
+    """A unified diff of a document's text in both releases, empty where it is the same. UsageError if in neither."""
+    left, right = (_Documents(repository, release).text(doc_id) for release in (old, new))
+    if left is None and right is None:
+        raise UsageError(f"neither {old} nor {new} holds {doc_id!r}", remedy="see: kb documents")
+    lines = difflib.unified_diff(
+        (left or "").splitlines(), (right or "").splitlines(), f"{old}/{doc_id}", f"{new}/{doc_id}", lineterm=""
+    )
+    return "\n".join(lines)
+
+
+def _settings(left: Manifest, right: Manifest) -> list[Json]:
+    pairs = {f"chunking {key}": (left.chunking.get(key), right.chunking.get(key)) for key in right.chunking}
+    pairs["analyzer"] = (left.analyzer_id, right.analyzer_id)
+    pairs["embedder"] = tuple(f"{m.embedder['model']} {m.embedder_id}" for m in (left, right))  # type: ignore[assignment]
+    return [{"name": name, "old": a, "new": b} for name, (a, b) in pairs.items() if a != b]

@@ -1,0 +1,122 @@
+"""Does the storage keep what a release rests on? Asked once at ``kb init`` and again by ``kb doctor``."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kbcore.errors import StorageUnsupportedError
+from kbcore.store.layout import STAGING
+from kbcore.store.objects import LocalStore
+
+RACERS = 16
+LOW_SPACE = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """``ok`` is None where the finding is a remark, not a fault."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+def probe_storage(store: LocalStore) -> list[ProbeResult]:
+    """Try every operation that publishing needs, in a scratch folder that is removed afterwards."""
+    scratch = f"{STAGING}/probe-{secrets.token_hex(8)}"
+    folder = os.path.join(store.root, scratch)
+    results: list[ProbeResult] = []
+
+    def attempt(name: str, check: Callable[[], str]) -> None:
+        try:
+            results.append(ProbeResult(name, True, check()))
+        except (OSError, AssertionError) as error:
+            results.append(ProbeResult(name, False, str(error) or type(error).__name__))
+
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        return [ProbeResult("write", False, f"{folder} cannot be made: {error.strerror}")]
+    first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
+
+    def write_and_sync() -> str:
+        store.fs.write(first, b"first")
+        store.fs.fsync(first)
+        store.fs.fsync(folder)
+        with open(first, "rb") as file:
+            assert file.read() == b"first", "a file does not read as it was written"
+        return "files and folders can be synced"
+
+    def link() -> str:
+        store.fs.link(first, second)
+        assert os.stat(first).st_nlink == 2, f"a linked file counts {os.stat(first).st_nlink} names, not 2"
+        return "hard links work"
+
+    def link_exists() -> str:
+        store.fs.write(os.path.join(folder, "third"), b"third")
+        try:
+            store.fs.link(os.path.join(folder, "third"), second)
+        except OSError as error:
+            assert error.errno == errno.EEXIST, f"linking onto a taken name says {error.strerror}, not that it exists"
+        else:
+            raise AssertionError("linking onto a taken name went through")
+        with open(second, "rb") as file:
+            assert file.read() == b"first", "a taken name changed its content"
+        return "a taken name stays what it is"
+
+    def race() -> str:
+        name = f"{scratch}/race"
+
+        def put(number: int) -> bool:
+            try:
+                store.put_new({name: str(number).encode()})
+            except FileExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(RACERS) as pool:
+            winners = [number for number, won in enumerate(pool.map(put, range(RACERS))) if won]
+        assert len(winners) == 1, f"{len(winners)} of {RACERS} writers of one name were told that it is theirs"
+        assert store.get(name) == str(winners[0]).encode(), "the name holds another writer's content"
+        assert name in store.list(scratch), "a file that was just written is not listed"
+        return f"of {RACERS} writers of one name, one wins"
+
+    def lock() -> str:
+        with open(first, "rb") as one, open(first, "rb") as two:
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(two, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return "flock keeps a second writer out"
+            raise AssertionError("flock lets two writers in")
+
+    try:
+        attempt("sync", write_and_sync)
+        attempt("link", link)
+        attempt("link onto a taken name", link_exists)
+        attempt("create race", race)
+        attempt("lock", lock)
+        free = shutil.disk_usage(store.root).free
+        results.append(
+            ProbeResult("free space", None if free < LOW_SPACE else True, f"{free / 1e9:.1f} GB are free")
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
+def require_storage(store: LocalStore) -> None:
+    """StorageUnsupportedError, naming every promise the storage does not keep."""
+    broken = [result for result in probe_storage(store) if result.ok is False]
+    if broken:
+        raise StorageUnsupportedError(
+            f"{store.root} cannot hold a repository: " + "; ".join(f"{r.name}: {r.detail}" for r in broken),
+            remedy="use a local file system with hard links (ext4, xfs, btrfs, APFS)",
+        )
