@@ -51,7 +51,7 @@ class Postings:
     lengths: NDArray[np.integer[Any]]
 
     def __post_init__(self) -> None:
-        sorted_once = pc.all(pc.less(self.terms[:-1], self.terms[1:]), skip_nulls=False).as_py()
+        sorted_once = pc.all(pc.less(self.terms[:-1], self.terms[1:]), skip_nulls=False, min_count=0).as_py()
         if len(self.terms) != len(self.counts) or not sorted_once:
             raise ValueError("postings: terms are not sorted, not unique, or not one per count")
         if len(self.counts) and self.counts.min() < 1:
