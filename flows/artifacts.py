@@ -28,7 +28,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def release_table(releases: Sequence[dict[str, Any]]) -> str:
     """The releases of a knowledge base, newest first."""
-    rows = [[(row[name] or "")[:12] if name == "content_digest" else row[name] for name in RELEASE_COLUMNS] for row in releases]
+    rows = [
+        [(row[name] or "")[:12] if name == "content_digest" else row[name] for name in RELEASE_COLUMNS]
+        for row in releases
+    ]
     return table(RELEASE_COLUMNS, rows)
 
 

@@ -22,10 +22,12 @@ def freshness(config: str = DEFAULT_FILE, promote: bool = True, approve_removals
     report = refresh_task(config, promote, approve_removals)
     releases = releases_task(config)
     create_markdown_artifact(
-        refresh_report(report, releases), key=key_for("kb-refresh", load(config).kb.name), description="What the refresh did"
+        refresh_report(report, releases),
+        key=key_for("kb-refresh", load(config).kb.name),
+        description="What the refresh did",
     )
     return report
 
 
 if __name__ == "__main__":
-    freshness(*sys.argv[1:2])
+    freshness(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_FILE)

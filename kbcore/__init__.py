@@ -24,7 +24,16 @@ _WHERE = {
     "open_repository": "kbcore.knowledge_base",
 }
 
-__all__ = ["Hit", "KbError", "KnowledgeBase", "Repository", "Retriever", "SearchResult", "__version__", "open_repository"]
+__all__ = [
+    "Hit",
+    "KbError",
+    "KnowledgeBase",
+    "Repository",
+    "Retriever",
+    "SearchResult",
+    "__version__",
+    "open_repository",
+]
 
 
 def __getattr__(name: str) -> Any:

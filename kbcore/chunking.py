@@ -21,7 +21,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import regex
 
@@ -29,11 +29,12 @@ from kbcore.errors import ConfigError
 from kbcore.types import Heading, Span
 
 STRATEGY = "seams-1"
+TokenCounter = Callable[[str], int]
 
 # In `re`, \s is exactly what str.isspace() and str.strip() call blank; in `regex` it is not (U+001C to U+001F).
 _NEWLINE = r"(?:\r\n|[\n\r\x0b\x1c-\x1e\x85\u2028\u2029])"
 _INLINE = r"[^\S\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
-_BLANKS = re.compile(r"\s*+")
+_NON_BLANK = re.compile(r"\S")
 _WORD_END = re.compile(r"(?<!\s)\s")
 _WORD_START = re.compile(r"(?<!\S)\S")
 _WORD = re.compile(r"\S++")
@@ -45,7 +46,7 @@ _FENCE = re.compile(r"(?:\A|(?<=[\n\r]))[ \t]*+(`{3,}+|~{3,}+)([^\n\r]*+)")
 _CLOSERS = r"[\"'”’»)\]}」』）】》]*+"
 _SENTENCE_END = regex.compile(
     rf"(?<![.!?…।॥۔؟።])[.!?…।॥۔؟።]++{_CLOSERS}(?=\s++\P{{Ll}})"
-    rf"|(?<![。！？｡])[。！？｡]++{_CLOSERS}(?![\p{{Grapheme_Extend}}\p{{Mc}}\u200d])"
+    rf"|(?<![。！？｡])[。！？｡]++{_CLOSERS}(?![\p{{GCB=Extend}}\p{{GCB=SpacingMark}}\p{{GCB=ZWJ}}])"
 )
 _CLUSTER = regex.compile(r"\X")
 
@@ -80,7 +81,7 @@ class ChunkSpec:
 def chunk(
     text: str,
     spec: ChunkSpec,
-    count_tokens: Callable[[str], int],
+    count_tokens: TokenCounter,
     *,
     headings: Sequence[Heading] = (),
     pages: Sequence[int] = (),
@@ -99,16 +100,8 @@ def chunk(
 
 def chunker_id(spec: ChunkSpec, *, tokenizer_id: str, context: str) -> str:
     """32 hexadecimal digits that change with whatever changes the chunks: strategy, bounds, tokenizer, context."""
-    settings = {
-        "strategy": STRATEGY,
-        "unit": "characters",
-        "size": spec.size,
-        "overlap": spec.overlap,
-        "max_tokens": spec.max_tokens,
-        "tokenizer": tokenizer_id,
-        "context": context,
-    }
-    canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    named = {"strategy": STRATEGY, "unit": "characters", "tokenizer": tokenizer_id, "context": context}
+    canonical = json.dumps({**named, **asdict(spec)}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
@@ -116,29 +109,23 @@ class _Chunker:
     """The state of one call of ``chunk``."""
 
     def __init__(
-        self,
-        text: str,
-        spec: ChunkSpec,
-        count_tokens: Callable[[str], int],
-        headings: Sequence[Heading],
-        pages: Sequence[int],
+        self, text: str, spec: ChunkSpec, count: TokenCounter, headings: Sequence[Heading], pages: Sequence[int]
     ) -> None:
         self.text = text
         self.spec = spec
-        self.count_tokens = count_tokens
+        self.count = count
         self.headings = sorted(headings, key=lambda heading: heading.offset)
         self.pages = sorted(pages)
         self.paths = _heading_paths(self.headings)
         self.overlap = min(spec.overlap, spec.size // 2)
         self.own_size = spec.size - self.overlap
-        self.own_tokens: int | None = None
-        if spec.max_tokens is not None:
-            self.own_tokens = spec.max_tokens - min(self.overlap, spec.max_tokens // 2)
+        bound = spec.max_tokens
+        self.own_tokens = None if bound is None else bound - min(self.overlap, bound // 2)
         self.end = len(text.rstrip())
         self.seams: list[list[int]] = []
         self.fences: list[tuple[int, int]] = []
         self.fence_fits: dict[int, bool] = {}
-        self.counted: dict[tuple[int, int], int] = {}
+        self.counted: dict[tuple[int, int], int] = {}  # of the chunk being cut
 
     def run(self) -> list[Span]:
         own = self._skip_blanks(0)
@@ -172,13 +159,13 @@ class _Chunker:
         return Span(start, end, self.text[start:end], self._tokens(start, end), heading, first, last)
 
     def _skip_blanks(self, offset: int) -> int:
-        match = _BLANKS.match(self.text, offset)
-        return match.end() if match else offset
+        word = _NON_BLANK.search(self.text, offset)
+        return word.start() if word else self.end
 
     def _tokens(self, start: int, end: int) -> int:
         key = (start, end)
         if key not in self.counted:
-            self.counted[key] = self.count_tokens(self.text[start:end])
+            self.counted[key] = self.count(self.text[start:end])
         return self.counted[key]
 
     def _fits_chunk(self, start: int, end: int) -> bool:
@@ -269,7 +256,7 @@ class _Chunker:
     def _cluster_ends(self, own: int, stop: int) -> Iterator[int]:
         """The ends of the grapheme clusters of the word at ``own``, as far as text[own:stop] shows them."""
         word = _WORD.match(self.text, own, stop)
-        return (own + match.end() for match in _CLUSTER.finditer(word.group() if word else ""))
+        return (own + end for _, end in _clusters(word.group() if word else ""))
 
     def _overlap_starts(self, own: int, owns: Sequence[int]) -> Sequence[int]:
         """Where the overlap before ``own`` may begin, the longest overlap first: at words, or else at clusters."""
@@ -281,12 +268,9 @@ class _Chunker:
             return words
         # The start of an earlier own part is a place from which clusters can be told without going further back.
         known = owns[bisect_right(owns, low) - 1]
-        return [
-            word.start() + cluster.start()
-            for word in _WORD.finditer(self.text, known, own)
-            for cluster in _CLUSTER.finditer(word.group())
-            if word.start() + cluster.start() >= low
-        ]
+        words_since = _WORD.finditer(self.text, known, own)
+        starts = [word.start() + start for word in words_since for start, _ in _clusters(word.group())]
+        return starts[bisect_left(starts, low) :]
 
     def _start(self, starts: Sequence[int], end: int) -> int:
         """The first of ``starts`` (the last is that of the own part) from which a chunk to ``end`` is within bounds."""
@@ -294,6 +278,13 @@ class _Chunker:
             return starts[0]
         i = bisect_left(starts, True, lo=1, key=lambda start: self._fits_chunk(start, end))
         return starts[min(i, len(starts) - 1)]
+
+
+def _clusters(word: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each grapheme cluster of a text without blanks."""
+    if word.isascii():
+        return ((i, i + 1) for i in range(len(word)))
+    return (match.span() for match in _CLUSTER.finditer(word))
 
 
 def _seams(text: str, headings: Sequence[Heading], pages: Sequence[int]) -> list[list[int]]:
@@ -316,12 +307,8 @@ def _seams(text: str, headings: Sequence[Heading], pages: Sequence[int]) -> list
             heading_ends.add(ends[after])
     paragraphs.update(end for page in pages if (end := _page_seam(text, page)))
     sentences = (match.end() for match in _SENTENCE_END.finditer(text))
-    return [
-        sorted(paragraphs - heading_ends),
-        [end for end in ends if end not in heading_ends],
-        [end for end in sentences if end not in heading_ends],
-        sorted(heading_ends),
-    ]
+    coarse_first = (sorted(paragraphs), ends, sentences)
+    return [*([end for end in rank if end not in heading_ends] for rank in coarse_first), sorted(heading_ends)]
 
 
 def _page_seam(text: str, page: int) -> int:
@@ -335,8 +322,7 @@ def _page_seam(text: str, page: int) -> int:
         return end
     # Some characters before it are context enough for any cluster that a font can show.
     word = text[max(0, page - 64) : page].split()[-1]
-    starts = {match.start() for match in _CLUSTER.finditer(word + text[page])}
-    return page if len(word) in starts else 0
+    return page if (len(word), len(word) + 1) in _clusters(word + text[page]) else 0
 
 
 def _fences(text: str) -> list[tuple[int, int]]:

@@ -101,11 +101,6 @@ class RetrievalSection(Section):
     weak_cosine: float = Field(0.25, ge=-1, le=1)
 
 
-class GateSection(Section):
-    evalset: str | None = None
-    max_failed_percent: float = Field(20.0, ge=0, le=100)
-
-
 class ScheduleSection(Section):
     cron: str = "0 6 * * *"
     timezone: str = "UTC"
@@ -125,7 +120,6 @@ class Config(Section):
     embedder: EmbedderSection = EmbedderSection()
     models: ModelsSection = ModelsSection()
     retrieval: RetrievalSection = RetrievalSection()
-    gate: GateSection = GateSection()
     schedule: ScheduleSection = ScheduleSection()
     limits: LimitsSection = LimitsSection()
     file: str = Field(default="", exclude=True)

@@ -93,9 +93,7 @@ def rollback(
     )
 
 
-def undo(
-    repository: Repository, catalog: Catalog, *, reason: str, run: Run, check_embedder: bool = True
-) -> Promotion:
+def undo(repository: Repository, catalog: Catalog, *, reason: str, run: Run, check_embedder: bool = True) -> Promotion:
     """Restore the state before the last record of the log."""
     _require(reason)
     state = repository.state()
@@ -107,9 +105,7 @@ def undo(
             raise RefusedError(f"{before.release} has expired: the state before cannot come back")
         manifest = repository.manifest(before.release)
         check_servable(repository, manifest, catalog, check_embedder=check_embedder)
-    return repository.append(
-        lambda now, stamp: log.undo(_unmoved(now, state), before, stamp), reason=reason, run=run
-    )
+    return repository.append(lambda now, stamp: log.undo(_unmoved(now, state), before, stamp), reason=reason, run=run)
 
 
 def hold(repository: Repository, *, reason: str, run: Run) -> Promotion:

@@ -16,17 +16,17 @@ class ReleaseRow:
 
     release: str
     state: str
-    created_at: str | None
-    documents: int | None
-    chunks: int | None
-    content_digest: str | None
-    parent: str | None
-    kind: str | None
-    embedder_id: str | None
-    chunker_id: str | None
-    segments: int | None
-    changes: Json | None
-    pinned: bool
+    created_at: str | None = None
+    documents: int | None = None
+    chunks: int | None = None
+    content_digest: str | None = None
+    parent: str | None = None
+    kind: str | None = None
+    embedder_id: str | None = None
+    chunker_id: str | None = None
+    segments: int | None = None
+    changes: Json | None = None
+    pinned: bool = False
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -48,7 +48,7 @@ def list_releases(repository: Repository) -> list[ReleaseRow]:
         try:
             manifest = repository.manifest(name)
         except CorruptReleaseError:
-            rows.append(ReleaseRow(name, "damaged", *[None] * 10, pinned=name in state.pins))
+            rows.append(ReleaseRow(name, "damaged", pinned=name in state.pins))
             continue
         rows.append(
             ReleaseRow(

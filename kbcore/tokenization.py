@@ -7,6 +7,7 @@ stay with their letters. Scripts that are written without blanks become characte
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 
 import regex
@@ -71,7 +72,7 @@ def _bigrams(run: str, found: list[str]) -> None:
     if len(clusters) == 1:
         found.append(run)
     else:
-        found.extend(a + b for a, b in zip(clusters, clusters[1:]))
+        found.extend(a + b for a, b in itertools.pairwise(clusters))
 
 
 def _code(token: str, found: list[str]) -> None:

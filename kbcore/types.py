@@ -108,8 +108,8 @@ class Failure:
 class Hit:
     """One chunk that answers, with the figures of both matchers.
 
-    ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are 1-based places in each
-    matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
+    ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are
+    1-based places in each matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
     ``SearchResult.score_kind`` says which kind it is. ``document_version`` is the sha256 of the source bytes.
     """
 

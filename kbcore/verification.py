@@ -93,7 +93,9 @@ def verify_release(repository: Repository, release: str, *, checked: dict[str, S
     return findings
 
 
-def verify_repository(repository: Repository, releases: Iterable[str], *, progress: Progress | None = None) -> list[Finding]:
+def verify_repository(
+    repository: Repository, releases: Iterable[str], *, progress: Progress | None = None
+) -> list[Finding]:
     """Verify these releases, the promotion chain, and every other record of the repository."""
     findings: list[Finding] = []
     names = list(releases)
@@ -155,4 +157,3 @@ def _first_live(snapshot: Snapshot) -> int:
         if mask.any():
             return int(offset + mask.argmax())
     raise KbUnavailableError("no chunk is live")
-

@@ -101,9 +101,17 @@ def refresh(
     config: ConfigFile = None,
     as_json: AsJson = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="The same as kb plan.")] = False,
-    no_promote: Annotated[bool, typer.Option("--no-promote", help="Publish a candidate; readers stay where they are.")] = False,
+    no_promote: Annotated[
+        bool, typer.Option("--no-promote", help="Publish a candidate; readers stay where they are.")
+    ] = False,
     approve_removals: Annotated[
-        int, typer.Option("--approve-removals", min=0, metavar="N", help="List again and apply at most N withheld removals of each source.")
+        int,
+        typer.Option(
+            "--approve-removals",
+            min=0,
+            metavar="N",
+            help="List again and apply at most N withheld removals of each source.",
+        ),
     ] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="End with 4 if any document failed.")] = False,
 ) -> None:

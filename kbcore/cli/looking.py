@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-ReleaseOption = Annotated[str, typer.Option("--release", "-R", help="current, previous, latest, a release or a prefix of one.")]
+ReleaseOption = Annotated[
+    str, typer.Option("--release", "-R", help="current, previous, latest, a release or a prefix of one.")
+]
 ReleaseArgument = Annotated[str, typer.Argument(help="current, previous, latest, a release or a prefix of one.")]
 EXCERPT = 320
 
 
-class SearchMode(str, Enum):
+class SearchMode(StrEnum):
     vector = "vector"
     keyword = "keyword"
     hybrid = "hybrid"
 
 
-class FusionName(str, Enum):
+class FusionName(StrEnum):
     rrf = "rrf"
     minmax = "minmax"
 
@@ -105,7 +107,13 @@ def show(
             rows += [(f"  {key[:-1]} {name}", digest) for name, digest in value.items()]
         else:
             rows.append((f"  {key}", value))
-    rows += [(f"source {s['name']}", f"{s['items']} listed {s['listed_at']}, {'complete' if s['complete'] else 'incomplete'}") for s in manifest.sources]
+    rows += [
+        (
+            f"source {s['name']}",
+            f"{s['items']} listed {s['listed_at']}, {'complete' if s['complete'] else 'incomplete'}",
+        )
+        for s in manifest.sources
+    ]
     rows += [(f"made with {name}", version) for name, version in manifest.versions.items()]
     table(["", ""], rows)
     if manifest.exceptions:
@@ -125,7 +133,18 @@ def documents(
 
     repository = open_repository(config).repository
     manifest = repository.manifest(repository.resolve(release))
-    columns = ["doc_id", "source", "uri", "title", "media_type", "chunk_count", "content_sha256", "fetched_at", "modified_at", "stats"]
+    columns = [
+        "doc_id",
+        "source",
+        "uri",
+        "title",
+        "media_type",
+        "chunk_count",
+        "content_sha256",
+        "fetched_at",
+        "modified_at",
+        "stats",
+    ]
     found: list[dict[str, Any]] = []
     for segment in repository.segments(manifest):
         live = segment.live_documents(repository.erased())
@@ -138,7 +157,10 @@ def documents(
         return
     table(
         ["document", "title", "type", "chunks", "version", "modified"],
-        [[r["doc_id"], r["title"], r["media_type"], r["chunk_count"], r["content_sha256"][:12], r["modified_at"]] for r in found],
+        [
+            [r["doc_id"], r["title"], r["media_type"], r["chunk_count"], r["content_sha256"][:12], r["modified_at"]]
+            for r in found
+        ],
     )
 
 
@@ -147,7 +169,9 @@ def documents(
 def diff(
     old: Annotated[str, typer.Argument(help="The release to compare with.")] = "previous",
     new: Annotated[str, typer.Argument(help="The release that is compared.")] = "latest",
-    text: Annotated[str | None, typer.Option("--text", metavar="DOC", help="Show how this document's text changed.")] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="DOC", help="Show how this document's text changed.")
+    ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 5 if they differ.")] = False,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -185,7 +209,9 @@ def _print_difference(found: Any) -> None:
     for setting in body["settings"]:
         say(f"setting {setting['name']}: {setting['old']} -> {setting['new']}")
     rows = [["added", doc_id, ""] for doc_id in body["added"]]
-    rows += [["changed", c["doc_id"], f"chunks: {c['kept']} kept, {c['new']} new, {c['gone']} gone"] for c in body["changed"]]
+    rows += [
+        ["changed", c["doc_id"], f"chunks: {c['kept']} kept, {c['new']} new, {c['gone']} gone"] for c in body["changed"]
+    ]
     rows += [["removed", doc_id, ""] for doc_id in body["removed"]]
     rows += [["renamed", r["old"], f"now {r['new']}"] for r in body["renamed"]]
     rows += [["carried over", e["doc_id"], f"{e['reason']}, since {e['since']}"] for e in body["carried_over"]]
@@ -233,7 +259,7 @@ def search(
     base = open_repository(config)
     chosen: Any = mode.value if mode else None
     results = [
-        base.retriever(name, mode=chosen).search(query, k, fusion=fusion.value if fusion else None)  # type: ignore[arg-type]
+        base.retriever(name, mode=chosen).search(query, k, fusion=fusion.value if fusion else None)
         for name in ([release] if against is None else [release, against])
     ]
     if as_json:
@@ -265,15 +291,21 @@ def _print_result(result: SearchResult) -> None:
         say("the question is longer than the embedder reads; its end counts in keyword search only")
     for rank, hit in enumerate(result.hits, start=1):
         say()
-        say(f"{rank}. [{result.score_kind} {hit.score:.3f}] {hit.title}{' > ' + hit.heading if hit.heading else ''}")
-        say(f"   {citation(hit)}{_figures(hit)}{', carried over' if hit.carried_over else ''}{', over its freshness target' if hit.over_age else ''}")
+        path = hit.heading if hit.heading.startswith(hit.title) else " > ".join(filter(None, (hit.title, hit.heading)))
+        say(f"{rank}. [{result.score_kind} {hit.score:.3f}] {path}")
+        flags = ", carried over" * hit.carried_over + ", over its freshness target" * hit.over_age
+        say(f"   {citation(hit)}{_figures(hit)}{flags}")
         text = " ".join(hit.text.split())
         say("   " + (text if len(text) <= EXCERPT else text[: EXCERPT - 1].rsplit(" ", 1)[0] + " …"))
 
 
 def citation(hit: Hit) -> str:
     """Where a hit comes from, in one bracket."""
-    pages = "" if hit.page_start is None else f" p.{hit.page_start}" + (f"-{hit.page_end}" if hit.page_end != hit.page_start else "")
+    pages = (
+        ""
+        if hit.page_start is None
+        else f" p.{hit.page_start}" + (f"-{hit.page_end}" if hit.page_end != hit.page_start else "")
+    )
     return f"[{hit.release} {hit.doc_id}{pages} {hit.start}-{hit.end}]"
 
 

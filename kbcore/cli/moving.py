@@ -20,7 +20,9 @@ app = typer.Typer()
 
 WithoutEmbedder = Annotated[
     bool,
-    typer.Option("--without-embedder-check", help="Emergency: move although the embedder is not here. Damage is never skipped."),
+    typer.Option(
+        "--without-embedder-check", help="Emergency: move although the embedder is not here. Damage is never skipped."
+    ),
 ]
 
 
@@ -46,7 +48,9 @@ def promote(
 @app.command()
 @guarded
 def rollback(
-    to: Annotated[str | None, typer.Option("--to", help="A release that was current before (default: the last one).")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="A release that was current before (default: the last one).")
+    ] = None,
     reason: Reason = "",
     without_embedder_check: WithoutEmbedder = False,
     config: ConfigFile = None,
@@ -119,7 +123,12 @@ def _move(config: Path | None, as_json: bool, move: Callable[[KnowledgeBase, Run
     if as_json:
         emit({**record.to_body(), "from": before, "seconds": round(time.perf_counter() - started, 3)})
         return
-    moved = f"{before or 'nothing'} -> {record.release or 'nothing'}" if before != record.release else f"{record.release} stays current"
+    moved = (
+        f"{before or 'nothing'} -> {record.release or 'nothing'}"
+        if before != record.release
+        else f"{record.release} stays current"
+    )
     say(f"{record.seq} {record.kind}: {moved}")
     if record.hold:
-        say(f"on hold: {record.hold['reason']} ({record.hold['by']}, {record.hold['since']}); end it with: kb hold --lift --reason \"...\"")
+        say(f"on hold: {record.hold['reason']} ({record.hold['by']}, {record.hold['since']})")
+        say('end it with: kb hold --lift --reason "..."')

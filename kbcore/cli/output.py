@@ -37,7 +37,13 @@ def guarded(command: F) -> F:
         except KbError as error:
             fail(error.message, error.remedy, error.exit_code, type(error).__name__, kwargs.get("as_json", False))
         except KeyboardInterrupt:
-            fail("interrupted: nothing half-done is visible", "", INTERRUPTED, "Interrupted", kwargs.get("as_json", False))
+            fail(
+                "interrupted: nothing half-done is visible",
+                "",
+                INTERRUPTED,
+                "Interrupted",
+                kwargs.get("as_json", False),
+            )
         except BrokenPipeError:
             # The reader of a pipe went away: not an error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,7 +78,9 @@ def emit(value: Any) -> None:
 
 def clean(text: str) -> str:
     """Text that came from documents, made safe for a terminal: control and direction marks become visible escapes."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else f"\\u{ord(c):04x}" for c in text)
+    return "".join(
+        c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf") else f"\\u{ord(c):04x}" for c in text
+    )
 
 
 def say(text: str = "") -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbcore.embedding.embedder import Embedder, describe, identify, judge, mismatch
 from kbcore.embedding.hashing import HashingEmbedder
@@ -35,7 +36,9 @@ def make(spec: EmbedderSpec, *, threads: int = 1) -> Embedder:
     if spec.provider == "hashing":
         return HashingEmbedder(spec.dimension)
     if spec.path is not None:
-        return OnnxEmbedder(folder_files(Path(spec.path), spec.model if spec.model != BUNDLED else None), threads=threads)
+        return OnnxEmbedder(
+            folder_files(Path(spec.path), spec.model if spec.model != BUNDLED else None), threads=threads
+        )
     if spec.model in BUNDLED_NAMES:
         return OnnxEmbedder(bundled_files(), threads=threads)
     return OnnxEmbedder(_downloaded(spec.model, download=True), threads=threads)
@@ -60,11 +63,15 @@ class Catalog:
         embedder = self.locate(record["fingerprint"], release=release)
         verdict, cosine = judge(record, embedder)
         if verdict != "identical":
-            raise mismatch(release, record["fingerprint"], embedder.fingerprint) if verdict == "different" else (
-                EmbedderUnavailableError(
-                    f"{release}: {describe(record['fingerprint'])} gives other vectors than when the release was built "
-                    f"(lowest cosine of the probes {cosine:.5f})",
-                    remedy="compare the library versions in kb show with those of kb doctor",
+            raise (
+                mismatch(release, record["fingerprint"], embedder.fingerprint)
+                if verdict == "different"
+                else (
+                    EmbedderUnavailableError(
+                        f"{release}: {describe(record['fingerprint'])} gives other vectors than when the release was built "
+                        f"(lowest cosine of the probes {cosine:.5f})",
+                        remedy="compare the library versions in kb show with those of kb doctor",
+                    )
                 )
             )
         self._checked[wanted] = embedder
@@ -125,7 +132,8 @@ def _downloaded(model: str, *, download: bool) -> ModelFiles:
     offline = not download or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     try:
         loaded = TextEmbedding(model_name=entry["model"], lazy_load=True, local_files_only=offline)
-        folder = Path(loaded.model._model_dir)
+        inner: Any = loaded.model
+        folder = Path(inner._model_dir)
     except Exception as error:
         raise EmbedderUnavailableError(
             f"{model} is not on this machine and could not be downloaded: {error}",

@@ -66,7 +66,8 @@ def unit(vectors: NDArray[np.floating], *, count: int, dimension: int) -> Vector
     norms = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
     if not norms.all():
         raise EmbeddingFailedError("the embedder gave a vector that is all zero")
-    return (wide / norms).astype(np.float32)
+    scaled: Vectors = (wide / norms).astype(np.float32)
+    return scaled
 
 
 def probe(embedder: Embedder) -> list[Json]:
@@ -94,9 +95,7 @@ def judge(record: Json, embedder: Embedder) -> tuple[Verdict, float]:
 
 def mismatch(release: str, expected: Json, found: Json) -> EmbedderMismatchError:
     """The refusal, with both fingerprints and what differs between them."""
-    differing = sorted(
-        key for key in {*expected, *found} if key != "files" and expected.get(key) != found.get(key)
-    )
+    differing = sorted(key for key in {*expected, *found} if key != "files" and expected.get(key) != found.get(key))
     files_a, files_b = expected.get("files", {}), found.get("files", {})
     differing += [f"file {name}" for name in sorted({*files_a, *files_b}) if files_a.get(name) != files_b.get(name)]
     return EmbedderMismatchError(

@@ -54,8 +54,12 @@ def folder_files(folder: Path, model: str | None = None) -> ModelFiles:
     model_max_length and max_length in tokenizer_config.json.
     """
     if not folder.is_dir():
-        raise EmbedderUnavailableError(f"there is no model folder {folder}", remedy="see [embedder] path in the configuration")
-    model_file = next((name for name in ("model.onnx", "onnx/model.onnx", "model_optimized.onnx") if (folder / name).is_file()), None)
+        raise EmbedderUnavailableError(
+            f"there is no model folder {folder}", remedy="see [embedder] path in the configuration"
+        )
+    model_file = next(
+        (name for name in ("model.onnx", "onnx/model.onnx", "model_optimized.onnx") if (folder / name).is_file()), None
+    )
     missing = [name for name in ("tokenizer.json", "tokenizer_config.json") if not (folder / name).is_file()]
     if model_file is None or missing:
         what = ", ".join(([] if model_file else ["model.onnx"]) + missing)
@@ -172,7 +176,8 @@ class OnnxEmbedder:
                 model = TextEmbedding(model_name=name, specific_model_path=folder, threads=self.threads)
             except Exception as error:
                 raise EmbedderUnavailableError(f"{self.files.model} does not load: {error}") from error
-        limit = model.model.tokenizer.truncation["max_length"]
+        inner: Any = model.model
+        limit = inner.tokenizer.truncation["max_length"]
         if limit != self.max_tokens:
             raise EmbedderUnavailableError(
                 f"{self.files.model} cuts at {limit} tokens although its files say {self.max_tokens}"

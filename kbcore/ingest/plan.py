@@ -130,10 +130,27 @@ def make_plan(
             listing = source.list(at)
         except SourceError as error:
             errors.append(error)
-            plan.sources.append({"name": source.name, "type": source.type, "listed_at": at, "complete": False, "items": 0, "error": error.message})
+            plan.sources.append(
+                {
+                    "name": source.name,
+                    "type": source.type,
+                    "listed_at": at,
+                    "complete": False,
+                    "items": 0,
+                    "error": error.message,
+                }
+            )
             continue
         listings.append((source, listing))
-        plan.sources.append({"name": source.name, "type": source.type, "listed_at": at, "complete": listing.complete, "items": len(listing.items)})
+        plan.sources.append(
+            {
+                "name": source.name,
+                "type": source.type,
+                "listed_at": at,
+                "complete": listing.complete,
+                "items": len(listing.items),
+            }
+        )
     if errors and not listings:
         raise errors[0]
     total = sum(len(listing.items) for _, listing in listings)
@@ -183,7 +200,11 @@ class _Builder:
             return
         etag = self.etags.get(doc_id, held.etag if held else None)
         parser_id = _parser_of(item.uri, held)
-        if held and planning.is_confirmed(item, held, etag=etag, parser_id=parser_id) and doc_id not in self.last_failures:
+        if (
+            held
+            and planning.is_confirmed(item, held, etag=etag, parser_id=parser_id)
+            and doc_id not in self.last_failures
+        ):
             if held.content_sha256 in self.erased.get(doc_id, ()):
                 self._erase(held)
                 return
@@ -205,9 +226,7 @@ class _Builder:
         since = last["since"] if last and last["reason"] == reason else iso(self.clock())
         self.plan.failures.append(Failure(doc_id, uri, reason, since, carried_over=held))
 
-    def leave(
-        self, complete: set[str], sections: Sequence[SourceSection], approve_removals: int
-    ) -> None:
+    def leave(self, complete: set[str], sections: Sequence[SourceSection], approve_removals: int) -> None:
         """Find what was removed and renamed, and hold back removals beyond each source's guard."""
         plan = self.plan
         gone = planning.removed(plan.base.held.values(), self.listed, complete, self.failed)

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from kbcore import __version__
 from kbcore.embedding.embedder import probe
 from kbcore.fingerprint import content_digest, sha256
 from kbcore.ingest.plan import Plan
@@ -19,7 +18,17 @@ from kbcore.store.repository import Repository, Run
 from kbcore.store.segment import MAX_CHUNKS, DocumentRow, SegmentRef, write_deletes, write_segment
 from kbcore.types import Json
 
-LIBRARIES = ("fastembed", "onnxruntime", "tokenizers", "faiss-cpu", "pyarrow", "rank-bm25", "pypdf", "trafilatura")
+LIBRARIES = (
+    "kbcore",
+    "fastembed",
+    "onnxruntime",
+    "tokenizers",
+    "faiss-cpu",
+    "pyarrow",
+    "rank-bm25",
+    "pypdf",
+    "trafilatura",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
 
 def versions() -> Json:
     """What made a release: kbcore, Python and the libraries whose output ends up in it."""
-    found: Json = {"kbcore": __version__, "python": platform.python_version()}
+    found: Json = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)

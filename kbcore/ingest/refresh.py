@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -181,7 +182,8 @@ class _Refresh:
         assert manifest is not None
         clear_parts(self.repository.store)
         self._write_check(plan, manifest)
-        promoted, why = False, "asked not to promote"
+        promoted = False
+        why: str | None = "asked not to promote"
         if self.promote:
             self.progress("promote", 0, 1)
             catalog = Catalog(self.recipe.spec, self.config.models.folders)
@@ -237,7 +239,7 @@ class _Refresh:
         failed = {failure.doc_id for failure in plan.failures}
         return RefreshReport(
             release=release,
-            parent=plan.base.release if plan.publishes else plan.base.manifest and plan.base.manifest.parent,
+            parent=plan.base.release if plan.publishes or shown is None else shown.parent,
             outcome="published" if plan.publishes else "unchanged",
             promoted=promoted,
             not_promoted=why,
@@ -260,10 +262,10 @@ class _Refresh:
 
 
 def _read_validators(repository: Repository) -> dict[str, str]:
-    import json
-
     try:
         found = json.loads(repository.store.get(VALIDATORS))
     except (OSError, ValueError):
         return {}
-    return {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(found, dict) else {}
+    return (
+        {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(found, dict) else {}
+    )

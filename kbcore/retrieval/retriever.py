@@ -117,7 +117,9 @@ class Retriever:
         if not snapshot.rows:
             return SearchResult(self.release, query, mode, "kb_empty", "none", (), {"rows": 0})
         if not query.strip():
-            return SearchResult(self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True})
+            return SearchResult(
+                self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True}
+            )
         try:
             found = _Found.of(
                 snapshot,

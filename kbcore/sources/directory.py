@@ -82,10 +82,10 @@ class DirectorySource:
                 else:
                     self._paths[uri] = full
                     items[uri] = Listed(uri, _validator(info, parse(listed_at).timestamp()), _time(info), info.st_size)
-        for error in failed:
+        for failure in failed:
             complete = False
-            where = os.path.relpath(error.filename, self.path) if error.filename else "?"
-            problems.append((where, f"folder cannot be read: {error.strerror}"))
+            where = os.path.relpath(str(failure.filename), self.path) if failure.filename else "?"
+            problems.append((where, f"folder cannot be read: {failure.strerror}"))
         ordered = [items[uri] for uri in sorted(items)]
         return Listing(self.name, listed_at, ordered, complete, tuple(problems))
 
@@ -172,5 +172,10 @@ def _time(info: os.stat_result) -> str:
 
 
 def _kind(mode: int) -> str:
-    names = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    names = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFDIR: "a folder",
+    }
     return names.get(stat.S_IFMT(mode), "a device")

@@ -45,7 +45,9 @@ def release_number(release: str) -> int:
     """The number in a release's name. Raises UsageError where it is not one."""
     match = _RELEASE.fullmatch(release)
     if not match:
-        raise UsageError(f"{release!r} is not the name of a release", remedy="names look like r000042; see: kb releases")
+        raise UsageError(
+            f"{release!r} is not the name of a release", remedy="names look like r000042; see: kb releases"
+        )
     return int(match[1])
 
 

@@ -31,7 +31,9 @@ def writer_lease(root: Path, *, run: str, since: str) -> Iterator[None]:
             raise LockedError(
                 f"another run is under way: {describe(holder)}", remedy="wait until it has ended, then run again"
             ) from None
-        holder.write_text(json.dumps({"run": run, "since": since, "pid": os.getpid(), "host": socket.gethostname(), "user": user()}))
+        holder.write_text(
+            json.dumps({"run": run, "since": since, "pid": os.getpid(), "host": socket.gethostname(), "user": user()})
+        )
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ under a name nobody had, or ``FileExistsError``; when it returns, the content su
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
 import secrets
@@ -33,7 +34,7 @@ class ObjectStore(Protocol):
     def get(self, name: str) -> bytes:
         """The content. FileNotFoundError if there is none."""
 
-    def list(self, prefix: str) -> list[str]:
+    def list(self, prefix: str) -> builtins.list[str]:
         """All names below the folder ``prefix``, sorted."""
 
     def delete(self, name: str) -> None:
@@ -115,8 +116,8 @@ class LocalStore:
         with open(self._path(name), "rb") as file:
             return file.read()
 
-    def list(self, prefix: str) -> list[str]:
-        names = []
+    def list(self, prefix: str) -> builtins.list[str]:
+        names: builtins.list[str] = []
         for folder, _, files in os.walk(self._path(prefix)):
             relative = os.path.relpath(folder, self.root).replace(os.sep, "/")
             names.extend(f"{relative}/{file}" for file in files)

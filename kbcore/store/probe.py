@@ -64,7 +64,8 @@ def probe_storage(store: LocalStore) -> list[ProbeResult]:
         try:
             store.fs.link(os.path.join(folder, "third"), second)
         except OSError as error:
-            assert error.errno == errno.EEXIST, f"linking onto a taken name says {error.strerror}, not that it exists"
+            if error.errno != errno.EEXIST:
+                raise
         else:
             raise AssertionError("linking onto a taken name went through")
         with open(second, "rb") as file:
@@ -104,9 +105,7 @@ def probe_storage(store: LocalStore) -> list[ProbeResult]:
         attempt("create race", race)
         attempt("lock", lock)
         free = shutil.disk_usage(store.root).free
-        results.append(
-            ProbeResult("free space", None if free < LOW_SPACE else True, f"{free / 1e9:.1f} GB are free")
-        )
+        results.append(ProbeResult("free space", None if free < LOW_SPACE else True, f"{free / 1e9:.1f} GB are free"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return results

@@ -108,7 +108,13 @@ def _next(state: Promotion, kind: Kind, stamp: Stamp) -> Promotion:
 
 
 def promote(
-    state: Promotion, release: str, manifest_digest: str, stamp: Stamp, *, lift: bool = False, unblock: str | None = None
+    state: Promotion,
+    release: str,
+    manifest_digest: str,
+    stamp: Stamp,
+    *,
+    lift: bool = False,
+    unblock: str | None = None,
 ) -> Promotion:
     """Make ``release`` current. A hold stays unless ``lift``; ``unblock`` is the content digest that is allowed again."""
     if release == state.release:
@@ -124,9 +130,7 @@ def promote(
     )
 
 
-def rollback(
-    state: Promotion, target: str, manifest_digest: str, left_digest: str, stamp: Stamp
-) -> Promotion:
+def rollback(state: Promotion, target: str, manifest_digest: str, left_digest: str, stamp: Stamp) -> Promotion:
     """Go back to ``target``, a release below the top of the stack: hold, and block the content that is left."""
     if target not in state.stack[:-1]:
         raise RefusedError(

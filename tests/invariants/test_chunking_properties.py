@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -181,7 +182,7 @@ def test_headings_and_pages_anywhere_keep_every_bound(
 @given(text=texts, size=st.integers(1, 150))
 def test_no_overlap_gives_disjoint_chunks(text: str, size: int) -> None:
     spans = check(text, ChunkSpec(size, 0), count_words)
-    assert all(before.end <= after.start for before, after in zip(spans, spans[1:]))
+    assert all(before.end <= after.start for before, after in itertools.pairwise(spans))
 
 
 @settings(max_examples=200, deadline=None)

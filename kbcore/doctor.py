@@ -1,0 +1,301 @@
+"""Is everything in place? Each finding names what mends it; a check that could not run says so and is no pass."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kbcore.config import Config, load
+from kbcore.embedding.catalog import make
+from kbcore.embedding.embedder import describe, judge
+from kbcore.errors import KbError
+from kbcore.ingest.publish import versions
+from kbcore.ingest.recipe import embedder_spec
+from kbcore.knowledge_base import KnowledgeBase
+from kbcore.store import layout
+from kbcore.store.lease import describe as holder
+from kbcore.store.probe import probe_storage
+from kbcore.types import Json
+from kbcore.verification import verify_release
+
+FLOORS = {
+    "pypdf": (6, 16, 1),
+    "pyarrow": (23, 0, 1),
+    "duckdb": (2, 0),
+    "prefect": (3, 9),
+    "faiss-cpu": (1, 15),
+    "fastembed": (0, 9),
+}
+SHAPING = ("pypdf", "trafilatura", "tokenizers", "onnxruntime", "fastembed")
+STAGING_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``status``: ok, warn, fail, or skipped (could not run; not a pass). ``remedy`` is a command or an act."""
+
+    name: str
+    status: str
+    detail: str
+    remedy: str = ""
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+
+def examine(config_path: str | Path | None, environ: Mapping[str, str] = os.environ) -> list[Check]:
+    """Run every check; one that fails does not keep the others from running."""
+    checks = [_python(), *_libraries()]
+    try:
+        config = load(config_path, environ)
+    except KbError as error:
+        checks.append(Check("configuration", "fail", error.message, error.remedy or "mend the file that is named"))
+        return checks + [
+            Check(name, "skipped", "the configuration does not load") for name in ("sources", "embedder", "repository")
+        ]
+    checks.append(Check("configuration", "ok", config.file))
+    checks += _sources(config)
+    checks.append(_guard("embedder", lambda: _embedder(config)))
+    base = KnowledgeBase(config)
+    if not base.exists():
+        checks.append(Check("repository", "fail", f"{base.folder} does not exist", "kb init"))
+        checks += [Check(name, "skipped", "there is no repository") for name in ("storage", "releases")]
+    else:
+        checks.append(
+            _guard("repository", lambda: Check("repository", "ok", f"{base.folder}, {base.repository.repository_id}"))
+        )
+        checks += _storage(base)
+        checks += _releases(base)
+    checks.append(_prefect(environ))
+    return checks
+
+
+def worst(checks: list[Check]) -> int:
+    """1 if any check failed, else 0."""
+    return int(any(check.status == "fail" for check in checks))
+
+
+def _guard(name: str, run: Callable[[], Check]) -> Check:
+    try:
+        return run()
+    except KbError as error:
+        return Check(name, "fail", error.message, error.remedy)
+    except Exception as error:
+        return Check(name, "fail", f"{type(error).__name__}: {error}", "report it with the output of: kb doctor --json")
+
+
+def _python() -> Check:
+    return Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def _libraries() -> list[Check]:
+    old = []
+    for name, floor in FLOORS.items():
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            old.append(f"{name} is missing")
+            continue
+        numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
+        if numbers < floor:
+            old.append(f"{name} {found} is older than {'.'.join(map(str, floor))}")
+    if old:
+        return [Check("libraries", "fail", "; ".join(old), "make install")]
+    return [Check("libraries", "ok", ", ".join(f"{n} {importlib.metadata.version(n)}" for n in FLOORS))]
+
+
+def _sources(config: Config) -> list[Check]:
+    if not config.sources:
+        return [Check("sources", "warn", "none is configured", f"add a [[sources]] table to {config.file}")]
+    checks = []
+    for source in config.sources:
+        path = Path(source.path)
+        if not path.is_dir():
+            checks.append(
+                Check(
+                    f"source {source.name}",
+                    "fail",
+                    f"there is no folder {path}",
+                    f"mend path of [[sources]] {source.name} in {config.file}, or mount it",
+                )
+            )
+        elif not os.access(path, os.R_OK | os.X_OK):
+            checks.append(Check(f"source {source.name}", "fail", f"{path} cannot be read", f"chmod u+rx {path}"))
+        else:
+            checks.append(Check(f"source {source.name}", "ok", str(path)))
+    return checks
+
+
+def _embedder(config: Config) -> Check:
+    embedder = make(embedder_spec(config))
+    vector = embedder.embed_query("a probe")
+    assert vector.shape == (embedder.dimension,)
+    if config.embedder.provider == "hashing":
+        return Check(
+            "embedder",
+            "warn",
+            f"{describe(embedder.fingerprint)} knows words, not meaning: for tests only",
+            f'set provider = "fastembed" in {config.file}',
+        )
+    return Check("embedder", "ok", describe(embedder.fingerprint))
+
+
+def _storage(base: KnowledgeBase) -> list[Check]:
+    checks = []
+    for result in probe_storage(base.store):
+        if result.ok is False:
+            checks.append(
+                Check(
+                    f"storage {result.name}",
+                    "fail",
+                    result.detail,
+                    f"move {base.folder} to a local file system with hard links",
+                )
+            )
+        elif result.ok is None:
+            checks.append(Check(f"storage {result.name}", "warn", result.detail, f"free space below {base.folder}"))
+    if not checks:
+        checks.append(Check("storage", "ok", "links, syncing, locks and the create race are as publishing needs them"))
+    note = base.folder / layout.LEASE / "holder.json"
+    if note.exists():
+        checks.append(
+            Check(
+                "lease",
+                "warn",
+                f"held by {holder(note)}",
+                "wait for it; a killed run leaves the note, the next run clears it",
+            )
+        )
+    size = sum((base.store.local_path(name) or Path()).stat().st_size for name in base.store.list(layout.STAGING))
+    if size > STAGING_BYTES:
+        checks.append(
+            Check(
+                "staging",
+                "warn",
+                f"{size / 1e9:.1f} GB are left of runs that ended early",
+                "kb refresh uses and clears them",
+            )
+        )
+    return checks
+
+
+def _releases(base: KnowledgeBase) -> list[Check]:
+    try:
+        repository = base.repository
+        state, head = repository.state(), repository.head()
+    except KbError as error:
+        return [Check("releases", "fail", error.message, error.remedy or "kb verify --all")]
+    if head is None:
+        return [Check("releases", "warn", "nothing was published yet", "kb refresh")]
+    checks = []
+    if state.release is None:
+        checks.append(Check("current", "warn", "no release is current", "kb promote latest --reason ..."))
+    else:
+        findings = verify_release(repository, state.release)
+        if findings:
+            what = "; ".join(f"{f.file}: {f.reason}" for f in findings[:3])
+            checks.append(
+                Check(
+                    "current",
+                    "fail",
+                    f"{state.release} is damaged: {what}",
+                    "kb rollback --reason ..., then restore the file",
+                )
+            )
+        else:
+            checks.append(Check("current", "ok", f"{state.release}, read in full"))
+    if state.hold:
+        checks.append(
+            Check(
+                "hold",
+                "warn",
+                f"{state.hold['reason']} ({state.hold['by']}, {state.hold['since']})",
+                "kb hold --lift --reason ...",
+            )
+        )
+    elif state.release != head:
+        checks.append(
+            Check(
+                "head",
+                "warn",
+                f"{head} is newer than {state.release} and not promoted",
+                "kb refresh, or kb promote latest --reason ...",
+            )
+        )
+    checks.append(_guard("embedders", lambda: _embedders(base)))
+    checks.append(_guard("versions", lambda: _versions(base, head)))
+    return checks
+
+
+def _embedders(base: KnowledgeBase) -> Check:
+    """Is the embedder of every release here, and does it still give the vectors it gave?"""
+    repository = base.repository
+    expired = repository.expired()
+    missing: dict[str, list[str]] = {}
+    drifted: list[str] = []
+    seen: dict[str, str] = {}
+    for release in repository.releases():
+        if release in expired:
+            continue
+        manifest = repository.manifest(release)
+        if manifest.embedder_id not in seen:
+            record = repository.embedder(manifest)
+            try:
+                embedder = base.catalog.locate(record["fingerprint"], release=release)
+            except KbError:
+                seen[manifest.embedder_id] = "missing"
+            else:
+                seen[manifest.embedder_id] = judge(record, embedder)[0]
+                if seen[manifest.embedder_id] != "identical":
+                    drifted.append(manifest.embedder_id)
+        if seen[manifest.embedder_id] == "missing":
+            missing.setdefault(f"{manifest.embedder['model']} {manifest.embedder_id}", []).append(release)
+    if missing:
+        what = "; ".join(f"{name} of {', '.join(releases)}" for name, releases in missing.items())
+        return Check(
+            "embedders",
+            "fail",
+            f"not on this machine: {what} (keyword search works)",
+            "name its folder in [models] folders",
+        )
+    if drifted:
+        return Check(
+            "embedders",
+            "fail",
+            f"{', '.join(drifted)} gives other vectors than at build time",
+            "kb show current names the versions it was built with",
+        )
+    return Check("embedders", "ok", f"{len(seen)} in use, all here, probe vectors as recorded")
+
+
+def _versions(base: KnowledgeBase, head: str) -> Check:
+    recorded, now = base.repository.manifest(head).versions, versions()
+    other = [f"{n} {recorded[n]} -> {now[n]}" for n in SHAPING if recorded.get(n) != now.get(n)]
+    if other:
+        return Check(
+            "versions",
+            "warn",
+            f"since {head} was built: {', '.join(other)}",
+            "kb plan shows what a refresh would change",
+        )
+    return Check("versions", "ok", f"as when {head} was built")
+
+
+def _prefect(environ: Mapping[str, str]) -> Check:
+    url = environ.get("PREFECT_API_URL", "")
+    if not url:
+        return Check("prefect", "ok", "no server is set; kb needs none, schedules need one: prefect server start")
+    host = urlsplit(url)
+    if host.scheme == "http" and host.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return Check(
+            "prefect",
+            "warn",
+            f"the server at {host.hostname} is reached without TLS",
+            "use https, or a loopback address",
+        )
+    return Check("prefect", "ok", f"server at {host.hostname}")
