@@ -40,7 +40,7 @@ _WORD_START = re.compile(r"(?<!\S)\S")
 _WORD = re.compile(r"\S++")
 # The look-behind lets a match begin only where a run of blanks begins: without it, long runs would cost their square.
 # A group that took part means a blank line or a form feed.
-_LINE_BREAK = re.compile(rf"(?<!\s){_INLINE}*+(?:{_NEWLINE}(?:{_INLINE}*+({_NEWLINE}))?|(\f))\s*+")
+_LINE_BREAK = re.compile(rf"(?<!\s){_INLINE}*+(?:{_NEWLINE}(?:{_INLINE}*+({_NEWLINE}|\f))?|(\f))\s*+")
 _UNDERLINE = re.compile(r"=+|-+")
 _FENCE = re.compile(r"(?:\A|(?<=[\n\r]))[ \t]*+(`{3,}+|~{3,}+)([^\n\r]*+)")
 _CLOSERS = r"[\"'”’»)\]}」』）】》]*+"
@@ -119,8 +119,8 @@ class _Chunker:
         self.paths = _heading_paths(self.headings)
         self.overlap = min(spec.overlap, spec.size // 2)
         self.own_size = spec.size - self.overlap
-        bound = spec.max_tokens
-        self.own_tokens = None if bound is None else bound - min(self.overlap, bound // 2)
+        self.max_tokens = most = spec.max_tokens
+        self.own_tokens = None if most is None else most - min(self.overlap, most // 2)
         self.end = len(text.rstrip())
         self.seams: list[list[int]] = []
         self.fences: list[tuple[int, int]] = []
@@ -152,10 +152,7 @@ class _Chunker:
 
     def _span(self, start: int, own: int, end: int) -> Span:
         heading = self.paths[bisect_right(self.headings, own, key=lambda heading: heading.offset)]
-        first = last = None
-        if self.pages:
-            first = max(1, bisect_right(self.pages, start))
-            last = max(1, bisect_right(self.pages, end - 1))
+        first, last = (max(1, bisect_right(self.pages, at)) if self.pages else None for at in (start, end - 1))
         return Span(start, end, self.text[start:end], self._tokens(start, end), heading, first, last)
 
     def _skip_blanks(self, offset: int) -> int:
@@ -163,14 +160,14 @@ class _Chunker:
         return word.start() if word else self.end
 
     def _tokens(self, start: int, end: int) -> int:
-        key = (start, end)
-        if key not in self.counted:
-            self.counted[key] = self.count(self.text[start:end])
-        return self.counted[key]
+        if (start, end) not in self.counted:
+            self.counted[start, end] = self.count(self.text[start:end])
+        return self.counted[start, end]
 
     def _fits_chunk(self, start: int, end: int) -> bool:
-        limit = self.spec.max_tokens
-        return end - start <= self.spec.size and (limit is None or self._tokens(start, end) <= limit)
+        if end - start > self.spec.size:
+            return False
+        return self.max_tokens is None or self._tokens(start, end) <= self.max_tokens
 
     def _fits_own(self, own: int, end: int) -> bool:
         return self.own_tokens is None or self._tokens(own, end) <= self.own_tokens
@@ -221,8 +218,7 @@ class _Chunker:
         if self.own_tokens is None:
             return (ends[-1] if ends else None), None
         low, high = 0, len(ends) if over is None else bisect_left(ends, over[0])
-        under = (own, 0)
-        steps = 0
+        under, steps = (own, 0), 0
         while low < high:
             if over is None:
                 guess = high - 1
@@ -294,17 +290,16 @@ def _seams(text: str, headings: Sequence[Heading], pages: Sequence[int]) -> list
     nexts = [match.end() for match in breaks]
     paragraphs = {match.start() for match in breaks if match.lastindex}
     blank_lines = frozenset(paragraphs)
-    heading_ends = set()
+    heading_ends: set[int] = set()
     for heading in headings:
         before = bisect_left(nexts, heading.offset)
         if before < len(ends) and ends[before] <= heading.offset:
             paragraphs.add(ends[before])
         after = bisect_right(ends, heading.offset)
+        heading_ends.update(ends[after : after + 1])
         underlined = after + 1 < len(ends) and ends[after] not in blank_lines
         if underlined and _UNDERLINE.fullmatch(text, nexts[after], ends[after + 1]):
-            after += 1
-        if after < len(ends):
-            heading_ends.add(ends[after])
+            heading_ends.add(ends[after + 1])
     paragraphs.update(end for page in pages if (end := _page_seam(text, page)))
     sentences = (match.end() for match in _SENTENCE_END.finditer(text))
     coarse_first = (sorted(paragraphs), ends, sentences)
@@ -332,8 +327,7 @@ def _fences(text: str) -> list[tuple[int, int]]:
     for match in _FENCE.finditer(text):
         marker, rest = match.groups()
         if opened is None:
-            if "`" not in rest or marker[0] == "~":
-                opened = match
+            opened = match if marker[0] == "~" or "`" not in rest else None
         elif marker.startswith(opened.group(1)) and not rest.strip():
             fences.append((opened.start(1), match.end(1)))
             opened = None

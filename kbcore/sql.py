@@ -130,7 +130,7 @@ def _calls(connection: duckdb.DuckDBPyConnection, statement: str) -> set[tuple[s
     def walk(node: Any) -> None:
         if isinstance(node, dict):
             if node.get("function_name") == "chunk_changes":
-                values = [child.get("value", {}).get("value") for child in node.get("children", [])]
+                values = [argument["expression"].get("literal", {}).get("text") for argument in node["arguments"]]
                 if len(values) != 2 or not all(isinstance(value, str) for value in values):
                     raise UsageError("chunk_changes takes two names of releases: chunk_changes('r000001', 'current')")
                 pairs.add((values[0], values[1]))

@@ -97,6 +97,17 @@ def test_300_equal_vectors_in_two_layouts_give_the_same_ids(kind):
     assert [key for key, _ in first] == sorted(ids[200:])[:30]
 
 
+@pytest.mark.parametrize(("kind", "apart"), [("flat", 1e-7), ("fp16", 1e-4)])
+def test_rows_closer_than_the_nominating_scores_can_tell_are_in_their_exact_order(kind, apart):
+    noise = np.random.default_rng(4).standard_normal((600, 64))
+    values = unit(vectors(4, 1, 64) + apart * noise)
+    for number in range(20):
+        query = unit(values[0] + 0.5 * vectors(50 + number, 1, 64)[0])
+        exact = index_of(values).cosines(query, np.arange(600))
+        expected = sorted(range(600), key=lambda row: (-exact[row], row))[:10]
+        assert [row for row, _ in index_of(values, [250], kind=kind).search(query, 10, names).hits] == expected
+
+
 def test_a_cosine_has_the_same_bits_alone_and_in_a_batch():
     for d in (1, 7, 8, 129, 384, 1024):
         values, query = vectors(d, 5000, d), vectors(d + 1, 1, d)[0]
