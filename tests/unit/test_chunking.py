@@ -180,7 +180,7 @@ def test_heading_stays_with_what_follows_and_starts_an_own_part() -> None:
 
 
 def test_underlined_heading_stays_with_what_follows() -> None:
-    text = f"{words(5)}\n\nSetup\n=====\n\n{words(12)}"
+    text = f"{words(5)}\n\nSetup\n=====\n\n{words(6)}. {words(12).title()}"
     spans = chunk(text, ChunkSpec(90, 0), count_words, headings=[Heading(text.index("Setup"), 1, "Setup")])
     assert spans[1].text.startswith("Setup\n=====\n\nword000")
 
