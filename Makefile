@@ -20,7 +20,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 
 # A Prefect home of its own: nothing depends on a server or a profile that is already there.
 run: install
-	PREFECT_HOME=$(CURDIR)/$(VENV)/prefect PREFECT_API_URL= PREFECT_LOGGING_LEVEL=WARNING DO_NOT_TRACK=1 $(BIN)/python -m flows.demo config/kb.toml
+	env -u PREFECT_API_URL -u PREFECT_API_KEY PREFECT_HOME=$(CURDIR)/$(VENV)/prefect PREFECT_LOGGING_LEVEL=WARNING DO_NOT_TRACK=1 $(BIN)/python -m flows.demo config/kb.toml
 
 serve: install
 	$(BIN)/python -m flows.deployments config/kb.toml
