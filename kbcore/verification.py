@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import CorruptReleaseError, KbError, KbUnavailableError
@@ -13,7 +14,7 @@ from kbcore.retrieval.snapshot import Snapshot
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
-from kbcore.store.segment import Segment, read_sealed
+from kbcore.store.segment import Segment
 from kbcore.types import Json
 
 Progress = Callable[[str, int, int], None]
@@ -107,10 +108,13 @@ def verify_repository(
     if progress:
         progress("verify", len(names), len(names))
     findings += _verify_chain(repository)
-    store = repository.store
-    for folder in (layout.CHECKS, layout.ERASED, layout.EXPIRED, layout.EMBEDDERS):
-        for file in store.list(folder):
-            _collect(findings, None, lambda file=file: read_sealed(store, file))  # type: ignore[misc]
+    for folder in (layout.CHECKS, layout.ERASED, layout.EXPIRED):
+        files = repository.store.list(folder)
+        for number, file in enumerate(files, start=1):
+            _collect(findings, None, partial(repository.record, file))
+            if folder != layout.EXPIRED and layout.sequence_of(file) != number:
+                findings.append(Finding(None, file, f"a record before it is missing: it should be number {number}"))
+                break
     return findings
 
 

@@ -16,11 +16,14 @@ ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 
 DOCUMENTS = {
-    "vpn.md": "# VPN\n\nTo connect, open the client and choose the *Office* profile.\n\n## Errors\n\nERR-4012 means that the gateway did not answer.\n",
+    "vpn.md": "# VPN\n\nTo connect, open the client and choose the *Office* profile.\n\n"
+    "## Errors\n\nERR-4012 means that the gateway did not answer.\n",
     "passwords.md": "# Passwords\n\nA password is reset at the self-service page and must have fourteen characters.\n",
     "printers.txt": "Printers\n\nFollow-me printing works with the badge on every floor.\n",
-    "phones.html": "<html><head><title>Phones</title></head><body><h1>Phones</h1><p>A lost phone is wiped by the service desk on the same day.</p></body></html>",
+    "phones.html": "<html><head><title>Phones</title></head><body><h1>Phones</h1>"
+    "<p>A lost phone is wiped by the service desk on the same day.</p></body></html>",
 }
+
 
 
 def write(folder: Path, documents: Mapping[str, str | bytes | None]) -> None:

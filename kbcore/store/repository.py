@@ -235,7 +235,7 @@ class Repository:
         if now - self._erased_read >= ERASED_SECONDS:
             found: dict[str, frozenset[str | None]] = {}
             for file in self.store.list(layout.ERASED):
-                for entry in read_sealed(self.store, file)["documents"]:
+                for entry in self.record(file)["documents"]:
                     known = found.get(entry["doc_id"], frozenset())
                     found[entry["doc_id"]] = known | {entry.get("content_sha256")}
             self._erased = found
@@ -246,10 +246,11 @@ class Repository:
         """Record documents ({doc_id, content_sha256 or None}) that no release may show any more; gives the file."""
         for _ in range(100):
             seqs = [layout.sequence_of(file) for file in self.store.list(layout.ERASED)]
-            file = layout.erased_file(max(seqs, default=0) + 1)
+            seq = max(seqs, default=0) + 1
+            file = layout.erased_file(seq)
             nonce = self.token()
             body: Json = {
-                "format": layout.FORMAT, "documents": documents, "reason": reason, "by": run.by,
+                "format": layout.FORMAT, "seq": seq, "documents": documents, "reason": reason, "by": run.by,
                 "at": iso(self.clock()), "run": run.name, "nonce": nonce,
             }  # fmt: skip
             if self._commit(file, body, nonce):
@@ -275,16 +276,33 @@ class Repository:
     def last_check(self) -> Json | None:
         """What the newest run saw, or None before the first."""
         files = self.store.list(layout.CHECKS)
-        return read_sealed(self.store, files[-1]) if files else None
+        return self.record(files[-1]) if files else None
 
     def checks(self) -> list[Json]:
-        return [read_sealed(self.store, file) for file in self.store.list(layout.CHECKS)]
+        return [self.record(file) for file in self.store.list(layout.CHECKS)]
 
     def write_check(self, body: Json, *, run: Run) -> str:
         files = self.store.list(layout.CHECKS)
-        file = layout.check_file((layout.sequence_of(files[-1]) if files else 0) + 1, run.name)
-        self.store.put_new({file: envelope.seal({"format": layout.FORMAT, "run": run.name, **body})})
+        seq = (layout.sequence_of(files[-1]) if files else 0) + 1
+        file = layout.check_file(seq, run.name)
+        self.store.put_new({file: envelope.seal({"format": layout.FORMAT, "seq": seq, "run": run.name, **body})})
         return file
+
+    def record(self, file: str) -> Json:
+        """A check, an erasure or an expiry mark. CorruptReleaseError also where it is a record of another name."""
+        body = read_sealed(self.store, file)
+        folder = file.split("/", 1)[0]
+        try:
+            named = {
+                layout.CHECKS: lambda: layout.check_file(body["seq"], body["run"]),
+                layout.ERASED: lambda: layout.erased_file(body["seq"]),
+                layout.EXPIRED: lambda: layout.expired_file(body["release"]),
+            }[folder]()
+        except (KeyError, TypeError, ValueError):
+            named = "none"
+        if named != file or body.get("format") != layout.FORMAT:
+            raise CorruptReleaseError(f"is the record of another name: {named}", file=file, remedy=envelope.REMEDY)
+        return body
 
     def _commit(self, file: str, body: Json, nonce: str) -> bool:
         """Create ``file``; True if it is ours now, False if another's. Any other outcome raises what went wrong.

@@ -26,7 +26,9 @@ class Crash(BaseException):
 class Faulty(FileSystem):
     """Fails at operation number ``at``, with an OSError once, or for good as a process that ended."""
 
-    def __init__(self, at: int, fault: OSError | Crash, only: tuple[str, ...] = OPERATIONS, *, after: bool = False) -> None:
+    def __init__(
+        self, at: int, fault: OSError | Crash, only: tuple[str, ...] = OPERATIONS, *, after: bool = False
+    ) -> None:
         self.at, self.fault, self.only, self.after = at, fault, only, after
         self.count = 0
         self.dead = False
@@ -75,7 +77,10 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("start")
     base = knowledge_base(root)
     refreshed(base)
-    write(root / "docs", {"vpn.md": "# VPN\n\nChanged altogether.\n", "new.md": "# New\n\nA new page.\n", "printers.txt": None})
+    write(
+        root / "docs",
+        {"vpn.md": "# VPN\n\nChanged altogether.\n", "new.md": "# New\n\nA new page.\n", "printers.txt": None},
+    )
     return root
 
 

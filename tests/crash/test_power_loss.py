@@ -45,11 +45,16 @@ class Recorded:
         self.base.repository.write_check = told_check  # type: ignore[method-assign]
         self.base.repository.publish = told_publish  # type: ignore[method-assign]
         self.base.repository.append = told_append  # type: ignore[method-assign]
-        write(root / "docs", {"vpn.md": "# VPN\n\nChanged altogether.\n", "new.md": "# New\n\nA new page.\n", "printers.txt": None})
+        write(
+            root / "docs",
+            {"vpn.md": "# VPN\n\nChanged altogether.\n", "new.md": "# New\n\nA new page.\n", "printers.txt": None},
+        )
         report = refreshed(self.base)
         assert report.promoted
         passing = ("/cache/", "/staging/")
-        self.trace: list[Operation] = [op for op in fs.trace if not (op[0] == "rename" and any(p in op[2] for p in passing))]
+        self.trace: list[Operation] = [
+            op for op in fs.trace if not (op[0] == "rename" and any(p in op[2] for p in passing))
+        ]
         self.contents = fs.contents
 
     def fsyncs(self) -> list[int]:
