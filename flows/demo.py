@@ -10,7 +10,7 @@ from kbcore.config import DEFAULT_FILE
 
 QUESTIONS = (
     "How can I send an enormous movie to an outside partner?",
-    "What does ERR-5001 mean?",
+    "ERR-5001 certificate expired",
 )
 
 

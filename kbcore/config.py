@@ -94,8 +94,8 @@ class ModelsSection(Section):
 
 class RetrievalSection(Section):
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
-    fusion: Literal["rrf", "minmax"] = "rrf"
-    alpha: float = Field(0.7, ge=0, le=1)
+    fusion: Literal["rrf", "minmax"] = "minmax"
+    alpha: float = Field(0.5, ge=0, le=1)
     k: int = Field(5, ge=1, le=200)
     idf: Literal["lucene", "okapi"] = "lucene"
     weak_cosine: float = Field(0.25, ge=-1, le=1)

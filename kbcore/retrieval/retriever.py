@@ -38,8 +38,8 @@ class RetrievalSettings:
     """Defaults of a retriever. ``freshness_days`` is by source; ``weak_cosine`` the cut of the evidence rule."""
 
     mode: Mode = "hybrid"
-    fusion: Fusion = "rrf"
-    alpha: float = 0.7
+    fusion: Fusion = "minmax"
+    alpha: float = 0.5
     k: int = 5
     idf: Literal["lucene", "okapi"] = "lucene"
     weak_cosine: float = 0.25
