@@ -25,7 +25,6 @@ DOCUMENTS = {
 }
 
 
-
 def write(folder: Path, documents: Mapping[str, str | bytes | None]) -> None:
     """Write documents below ``folder``; None deletes one."""
     for name, content in documents.items():

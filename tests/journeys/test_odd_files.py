@@ -78,9 +78,13 @@ class TestRealFiles:
     def test_encodings_are_read_right(self, odd: Odd) -> None:
         words = odd.text("txt/fake-text.txt").split()
         assert odd.text("txt/fake-text-utf-16.txt").split() == words
-        assert "odd/txt/fake-text-utf-16-le.txt" in odd.reasons or odd.text("txt/fake-text-utf-16-le.txt").split() == words
+        assert (
+            "odd/txt/fake-text-utf-16-le.txt" in odd.reasons or odd.text("txt/fake-text-utf-16-le.txt").split() == words
+        )
         assert odd.text("md/umlauts-non-utf8.md").split() == odd.text("md/umlauts-utf8.md").split()
-        assert all("\0" not in text and "\ufffd" not in text for name, text in odd.texts.items() if name.startswith("odd/"))
+        assert all(
+            "\0" not in text and "\ufffd" not in text for name, text in odd.texts.items() if name.startswith("odd/")
+        )
         assert "schöne" in odd.text("html/fake-html-cp1252.html")
         assert "4,25 €" in odd.text("html/fake-html-cp1252.html")
 
@@ -112,7 +116,9 @@ class TestRealFiles:
 
 
 def test_five_hostile_documents_among_five_thousand_cost_five_documents(tmp_path: Path) -> None:
-    documents: dict[str, str | bytes] = {f"{n % 50:02}/{n:04}.md": f"# Page {n}\n\nSmall page {n}.\n" for n in range(5000)}
+    documents: dict[str, str | bytes] = {
+        f"{n % 50:02}/{n:04}.md": f"# Page {n}\n\nSmall page {n}.\n" for n in range(5000)
+    }
     hostile: dict[str, str | bytes] = {
         "broken.pdf": b"%PDF-1.7\n" + b"\0" * 500,
         "cut.pdf": b"%PDF-1.4\n1 0 obj\n<< /Type /Catalog /Pages 2 0 R >>\nendobj\n2 0 obj\n<< /Type /Pages /Kids [2 0 R] /Count 9 >>",

@@ -25,7 +25,12 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("KB_")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -48,7 +53,9 @@ def test_the_session_has_twelve_lines_and_every_command_of_it_works(session: sub
     assert "Traceback" not in session.stderr
 
 
-def test_the_session_shows_what_the_text_around_it_says(session: subprocess.CompletedProcess[str], project: Path) -> None:
+def test_the_session_shows_what_the_text_around_it_says(
+    session: subprocess.CompletedProcess[str], project: Path
+) -> None:
     out = session.stdout
     assert "published r000001" in out
     assert "mfa-lost-phone" in out
@@ -60,7 +67,10 @@ def test_the_session_shows_what_the_text_around_it_says(session: subprocess.Comp
     report = json.loads(held.stdout)
     assert (report["release"], report["promoted"]) == ("r000002", False)
     assert "on hold" in report["not_promoted"]
-    assert shell(prefix + 'kb undo --reason "it was right" && kb history && kb hold --lift --reason x', project).returncode == 2
+    assert (
+        shell(prefix + 'kb undo --reason "it was right" && kb history && kb hold --lift --reason x', project).returncode
+        == 2
+    )
     assert json.loads(shell(prefix + "kb show current --json", project).stdout)["release"] == "r000002"
 
 
@@ -73,7 +83,9 @@ def test_the_python_example_runs(session: subprocess.CompletedProcess[str], proj
 
 def test_every_command_in_the_table_exists() -> None:
     listed = set(re.findall(r"`kb ([a-z]+)", README))
-    out = subprocess.run([sys.executable, "-m", "kbcore.cli", "--help"], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-m", "kbcore.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
     known = set(re.findall(r"^│ ([a-z]+) ", out, flags=re.MULTILINE))
     assert listed <= known
     assert known - {"config"} <= listed | {"config"}

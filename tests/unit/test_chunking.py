@@ -123,6 +123,7 @@ def test_overlap_shrinks_where_slice_and_overlap_exceed_the_tokens() -> None:
     text = ("a b c d e f g h i j k l m n o p q r s t " * 20).strip()
     spans = chunk(text, ChunkSpec(400, 100, 12), count_words)
     assert all(span.token_count <= 12 for span in spans)
+    assert len(spans) == 100, "half of the tokens, less the special ones, is each chunk's own"
     assert all(after.start < before.end for before, after in pairwise(spans))
 
 
@@ -162,6 +163,8 @@ def test_crlf_is_never_split() -> None:
 
 def test_cluster_is_kept_whole_unless_it_exceeds_a_bound_alone() -> None:
     assert all(set(span.text.split(FAMILY)) == {""} for span in cut(FAMILY * 40, 9, 4))
+    marked = "。\U0001f3fe"
+    assert all(len(span.text) % 2 == 0 for span in cut(marked * 40, 9, 0))
     zalgo = "e" + "\u0301" * 99
     assert "".join(texts(cut(zalgo, 30, 0))) == zalgo
 
