@@ -124,7 +124,8 @@ def _run(connection: duckdb.DuckDBPyConnection, statement: str, timeout_seconds:
 
 def _calls(connection: duckdb.DuckDBPyConnection, statement: str) -> set[tuple[str, str]]:
     """The pairs of names that ``chunk_changes`` is called with, read from DuckDB's own parse of the statement."""
-    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchone()
+    # Fetched to the end: DuckDB refuses other work while a result is open.
+    rows = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchall()
     pairs: set[tuple[str, str]] = set()
 
     def walk(node: Any) -> None:
@@ -140,7 +141,7 @@ def _calls(connection: duckdb.DuckDBPyConnection, statement: str) -> set[tuple[s
             for child in node:
                 walk(child)
 
-    walk(json.loads(row[0]) if row else {})
+    walk(json.loads(rows[0][0]))
     return pairs
 
 
