@@ -24,6 +24,9 @@ _TOKEN = regex.compile(rf"(?P<dense>{_DENSE_RUN})|(?P<code>{_WORD}(?:[-.:/\\]{_W
 _PART = regex.compile(r"[\w\p{M}\u200c\u200d]+")
 _PIECE = regex.compile(r"[^_]+")
 _HAS_DIGIT = regex.compile(r"\d")
+_LETTER = regex.compile(r"[\p{L}\p{N}]")
+# Marks that nobody types: soft hyphen, zero width blank, (non-)joiners; and the hyphens that look like the ASCII one.
+_UNSEEN = {0xAD: None, 0x200B: None, 0x200C: None, 0x200D: None, 0x2060: None, 0x2010: "-", 0x2011: "-"}
 _CLUSTER = regex.compile(r"\X")
 
 
@@ -51,7 +54,8 @@ def _folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     # Once more after folding: casefold may leave letters and marks apart.
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return folded.translate(_UNSEEN)
 
 
 def query_terms(text: str) -> list[str]:
@@ -60,6 +64,8 @@ def query_terms(text: str) -> list[str]:
 
 
 def _word(token: str, found: list[str]) -> None:
+    if not _LETTER.search(token):
+        return
     found.append(token)
     if "_" in token:
         pieces = _PIECE.findall(token)

@@ -25,6 +25,7 @@ from kbcore.parsing.plaintext import clean, decode, is_blank
 from kbcore.types import Heading, Parsed
 
 _ENOUGH = 0.6  # share of the page's letters, and of its headings, that an extraction has to keep
+_MORE_THAN_THE_REST = 1.25
 _LINK_DENSITY = 0.75
 _MANY_LINKS = 3
 _META_BYTES = 4096
@@ -147,28 +148,36 @@ def _is_clutter(element: Any, tag: str, inside_content: bool) -> bool:
 def _main_text(root: Any) -> tuple[str, tuple[Heading, ...], dict[str, Any]]:
     page = _content_of(root)
     page_letters = _letters("".join(page.itertext()))
+    if not page_letters:
+        return "", (), {}
     extracted = _extracted(root)
     headings = scan_headings(extracted)
-    kept = len(_letters(extracted)) / max(1, len(page_letters))
+    kept = len(_letters(extracted)) / len(page_letters)
     wanted = [letters for node in page.iter(*_HEADINGS) if (letters := _letters("".join(node.itertext())))]
     got = {_letters(heading.text) for heading in headings}
     headings_kept = sum(letters in got for letters in wanted) / max(1, len(wanted))
     figures: dict[str, Any] = {"kept_share": round(kept, 3), "extractor": "trafilatura"}
     if kept >= _ENOUGH and (not wanted or headings_kept >= _ENOUGH):
         return extracted, headings, figures
+    if kept > _MORE_THAN_THE_REST:  # trafilatura takes lists of links for the content, as on an index page
+        page = _narrowed(copy.deepcopy(root))
     whole = _as_markdown(page)
     figures["extractor"] = "whole page"
     return whole, scan_headings(whole), figures
 
 
 def _content_of(root: Any) -> Any:
-    """A copy of the page without its lists of links, narrowed to <main> where that holds most of the text."""
+    """A copy of the page's content without its lists of links, unless it has nothing else."""
     page = copy.deepcopy(root)
     _remove_link_lists(page)
-    letters = len(_letters("".join(page.itertext())))
-    if not letters:
+    if not _letters("".join(page.itertext())):
         page = copy.deepcopy(root)  # nothing but links: then they are the content
-        letters = len(_letters("".join(page.itertext())))
+    return _narrowed(page)
+
+
+def _narrowed(page: Any) -> Any:
+    """The <main> of a page where there is one that holds at least half of its letters, else its body."""
+    letters = len(_letters("".join(page.itertext())))
     mains = page.xpath("//main | //*[@role='main']")
     if len(mains) == 1 and len(_letters("".join(mains[0].itertext()))) >= letters / 2:
         return mains[0]

@@ -144,6 +144,9 @@ class _Child:
     def ask(self, uri: str, media_type: str, data: bytes, limits: ParseLimits) -> tuple[str, Parsed | str]:
         """The child's answer. _ChildFailure with the reason where there is none within the time."""
         self.served += 1
+        if self._answers.poll(0):  # bytes left over here would pass for the answer to this document
+            spoke = os.read(self._out, _READ_BYTES)
+            raise _ChildFailure("parser spoke before it was asked" if spoke else self._how_it_ended())
         body = self._exchange(memoryview(request(uri, media_type, data, limits)), limits)
         try:
             return read_answer(body, media_type, limits)

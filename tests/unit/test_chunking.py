@@ -182,6 +182,12 @@ def test_heading_stays_with_what_follows_and_starts_an_own_part() -> None:
     assert [span.heading for span in spans] == [("Guide",), ("Guide", "Setup")]
 
 
+def test_heading_line_ranks_as_a_paragraph() -> None:
+    text = "One two.\n## B\nthree.\nfour five six seven eight"
+    spans = chunk(text, ChunkSpec(24, 0), count_words, headings=[Heading(9, 2, "B")])
+    assert spans[0].text == "One two."
+
+
 def test_underlined_heading_stays_with_what_follows() -> None:
     text = f"{words(5)}\n\nSetup\n=====\n\n{words(6)}. {words(12).title()}"
     spans = chunk(text, ChunkSpec(90, 0), count_words, headings=[Heading(text.index("Setup"), 1, "Setup")])

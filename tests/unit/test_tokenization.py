@@ -112,3 +112,9 @@ def test_time_is_linear_on_adversarial_text(unit: str) -> None:
         return min(times)
 
     assert seconds(320_000, 2) <= 2.5**4 * max(seconds(20_000, 5), 0.002)
+
+
+def test_look_alike_hyphens_and_marks_nobody_types_do_not_hide_a_code() -> None:
+    assert tokens("ERR\u20114012") == tokens("ERR-4012")
+    assert tokens("pass\u00adword") == ["password"]
+    assert tokens("_____ \u200d \u0301") == []
