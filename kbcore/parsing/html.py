@@ -159,8 +159,10 @@ def _main_text(root: Any) -> tuple[str, tuple[Heading, ...], dict[str, Any]]:
     figures: dict[str, Any] = {"kept_share": round(kept, 3), "extractor": "trafilatura"}
     if kept >= _ENOUGH and (not wanted or headings_kept >= _ENOUGH):
         return extracted, headings, figures
-    if kept > _MORE_THAN_THE_REST:  # trafilatura takes lists of links for the content, as on an index page
-        page = _narrowed(copy.deepcopy(root))
+    if kept > _MORE_THAN_THE_REST:  # trafilatura takes lists of links for the content: perhaps an index page
+        page = copy.deepcopy(root)
+        _remove_link_lists(page, spare_below_h1=True)
+        page = _narrowed(page)
     whole = _as_markdown(page)
     figures["extractor"] = "whole page"
     return whole, scan_headings(whole), figures
@@ -185,8 +187,12 @@ def _narrowed(page: Any) -> Any:
     return page if body is None else body
 
 
-def _remove_link_lists(page: Any) -> None:
-    """Drop the outermost containers whose text is mostly that of several links."""
+def _remove_link_lists(page: Any, *, spare_below_h1: bool = False) -> None:
+    """Drop the outermost containers whose text is mostly that of several links.
+
+    Spared are, if wanted, those that follow the first <h1> within its parent: an index page lists its links there, a
+    menu or a sidebar stands before or outside of it.
+    """
     elements = list(page.iter(etree.Element))
     figures: dict[Any, tuple[int, int, int]] = {}  # letters, letters within links, number of links
     for element in reversed(elements):  # children before parents
@@ -200,14 +206,19 @@ def _remove_link_lists(page: Any) -> None:
             linked, links = letters, 1
         figures[element] = (letters, linked, links)
     dropped: set[Any] = set()
+    content: Any = None
     for element in elements:
         parent = element.getparent()
+        if element.tag == "h1" and spare_below_h1 and content is None:
+            content = parent
         if parent is not None and parent in dropped:
             dropped.add(element)
         elif parent is not None and element.tag in _CONTAINERS:
             letters, linked, links = figures[element]
             if links >= _MANY_LINKS and linked >= _LINK_DENSITY * letters:
-                dropped.add(element)
+                spared = content is not None and any(above is content for above in element.iterancestors())
+                if not spared:
+                    dropped.add(element)
     for element in elements:
         if element in dropped and element.getparent() is not None and element.getparent() not in dropped:
             element.drop_tree()

@@ -44,7 +44,8 @@ def stem_of(uri: str) -> str:
     """The file name without its ending: the title of a document that names none."""
     name = _last_part(uri)
     suffix = suffix_of(uri)
-    return (name[: -len(suffix)] if suffix else name) or uri
+    stem = (name[: -len(suffix)] if suffix else name) or uri
+    return " ".join(stem.encode("utf-8", "replace").decode().split())  # names may hold line ends and broken bytes
 
 
 def media_type_of(name: str, head: bytes) -> str | None:

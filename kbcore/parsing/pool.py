@@ -25,7 +25,7 @@ _PER_CHILD = {"pdf": 20, "text": 500}
 _STDERR_BYTES = 2_000
 _STDERR_IN_REASON = 200
 _READ_BYTES = 1 << 18
-_EXIT_SECONDS = 2.0
+_EXIT_SECONDS = 1.0
 
 
 class ParserPool:
