@@ -65,7 +65,7 @@ class Snapshot:
             segment.buffer(layout.DOCUMENTS_FILE)
             segment.buffer(layout.CHUNKS_FILE)
         self._lock = threading.RLock()
-        self._columns: dict[int, tuple[pa.Table, pa.Table]] = {}
+        self._columns: dict[int, tuple[dict[str, pa.Array], dict[str, pa.Array]]] = {}
         self.dense: DenseIndex | None = self._open_dense() if "vector" in self.parts else None
         self.lexical: StoredBM25 | None = self._open_lexical() if "keyword" in self.parts else None
         ids = [segment.chunks(["chunk_id"]).column("chunk_id").combine_chunks() for segment in self.segments]
@@ -99,10 +99,13 @@ class Snapshot:
         with self._lock:
             if number not in self._columns:
                 segment = self.segments[number]
-                self._columns[number] = (segment.chunks(CHUNK_COLUMNS), segment.documents(DOCUMENT_COLUMNS))
+                self._columns[number] = (
+                    _arrays(segment.chunks(CHUNK_COLUMNS)),
+                    _arrays(segment.documents(DOCUMENT_COLUMNS)),
+                )
             chunks, documents = self._columns[number]
-        found: Json = {name: chunks.column(name)[local].as_py() for name in CHUNK_COLUMNS}
-        document = {name: documents.column(name)[found["document_row"]].as_py() for name in DOCUMENT_COLUMNS}
+        found: Json = {name: array[local].as_py() for name, array in chunks.items()}
+        document = {name: array[found["document_row"]].as_py() for name, array in documents.items()}
         metadata: Mapping[str, Any] = json.loads(document["metadata"])
         return {"chunk_id": self.chunk_ids[row].as_py(), **found, **document, "metadata": metadata}
 
@@ -124,3 +127,8 @@ class Snapshot:
         for segment, live in zip(self.segments, self.live_chunks):
             found.append((segment.postings(), None if live.all() else live))
         return StoredBM25(found, idf=self.idf)
+
+
+def _arrays(table: pa.Table) -> dict[str, pa.Array]:
+    """Columns by name, each in one piece: a row of it is then found at once."""
+    return {name: table.column(name).combine_chunks() for name in table.column_names}
