@@ -97,8 +97,13 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
         changed=changed,
         renamed=[{"old": a, "new": b} for a, b in sorted(renamed.items())],
         unchanged=len(both) - len(changed),
-        carried_over=[dict(entry) for entry in right.manifest.exceptions if entry["carried_over"]],
-        withheld=[entry["doc_id"] for entry in right.manifest.withheld],
+        # Both are looked up among the live documents: the manifest was written before anything was erased.
+        carried_over=[
+            dict(entry)
+            for entry in right.manifest.exceptions
+            if entry["carried_over"] and entry["doc_id"] in right.held
+        ],
+        withheld=[entry["doc_id"] for entry in right.manifest.withheld if entry["doc_id"] in right.held],
         settings=_settings(left.manifest, right.manifest),
         totals={old: left.manifest.totals, new: right.manifest.totals},
     )
@@ -109,8 +114,13 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
     left, right = (_Documents(repository, release).text(doc_id) for release in (old, new))
     if left is None and right is None:
         raise UsageError(f"neither {old} nor {new} holds {doc_id!r}", remedy="see: kb documents")
+    # Split at line feeds alone, so that texts that differ in another line end or in the last one differ here too.
     lines = difflib.unified_diff(
-        (left or "").splitlines(), (right or "").splitlines(), f"{old}/{doc_id}", f"{new}/{doc_id}", lineterm=""
+        left.split("\n") if left is not None else [],
+        right.split("\n") if right is not None else [],
+        f"{old}/{doc_id}",
+        f"{new}/{doc_id}",
+        lineterm="",
     )
     return "\n".join(lines)
 

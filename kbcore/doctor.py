@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 from kbcore.config import Config, load
 from kbcore.embedding.catalog import make
 from kbcore.embedding.embedder import describe, judge
-from kbcore.errors import KbError
+from kbcore.errors import CorruptReleaseError, KbError
 from kbcore.ingest.publish import versions
 from kbcore.ingest.recipe import embedder_spec
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.store import layout
 from kbcore.store.lease import describe as holder
+from kbcore.store.lease import is_held
 from kbcore.store.probe import probe_storage
 from kbcore.types import Json
 from kbcore.verification import verify_release
@@ -161,27 +162,22 @@ def _storage(base: KnowledgeBase) -> list[Check]:
             checks.append(Check(f"storage {result.name}", "warn", result.detail, f"free space below {base.folder}"))
     if not checks:
         checks.append(Check("storage", "ok", "links, syncing, locks and the create race are as publishing needs them"))
-    note = base.folder / layout.LEASE / "holder.json"
-    if note.exists():
-        checks.append(
-            Check(
-                "lease",
-                "warn",
-                f"held by {holder(note)}",
-                "wait for it; a killed run leaves the note, the next run clears it",
-            )
-        )
-    size = sum((base.store.local_path(name) or Path()).stat().st_size for name in base.store.list(layout.STAGING))
+    if is_held(base.folder):
+        under_way = holder(base.folder / layout.LEASE / "holder.json")
+        checks.append(Check("lease", "warn", f"held by {under_way}", "wait until that run has ended"))
+    size = sum(_size(base.store.local_path(name)) for name in base.store.list(layout.STAGING))
     if size > STAGING_BYTES:
-        checks.append(
-            Check(
-                "staging",
-                "warn",
-                f"{size / 1e9:.1f} GB are left of runs that ended early",
-                "kb refresh uses and clears them",
-            )
-        )
+        detail = f"{size / 1e9:.1f} GB are left of runs that ended early"
+        checks.append(Check("staging", "warn", detail, "kb refresh uses and clears them"))
     return checks
+
+
+def _size(path: Path | None) -> int:
+    """Bytes of a file; a run under way may have removed it since it was listed."""
+    try:
+        return path.stat().st_size if path else 0
+    except FileNotFoundError:
+        return 0
 
 
 def _releases(base: KnowledgeBase) -> list[Check]:
@@ -190,6 +186,12 @@ def _releases(base: KnowledgeBase) -> list[Check]:
         state, head = repository.state(), repository.head()
     except KbError as error:
         return [Check("releases", "fail", error.message, error.remedy or "kb verify --all")]
+    except OSError as error:
+        return [
+            Check(
+                "releases", "fail", f"{base.folder} cannot be read: {error}", "look at the disk, then: kb verify --all"
+            )
+        ]
     if head is None:
         return [Check("releases", "warn", "nothing was published yet", "kb refresh")]
     checks = []
@@ -238,13 +240,18 @@ def _embedders(base: KnowledgeBase) -> Check:
     expired = repository.expired()
     missing: dict[str, list[str]] = {}
     drifted: list[str] = []
+    damaged: list[str] = []
     seen: dict[str, str] = {}
     for release in repository.releases():
         if release in expired:
             continue
-        manifest = repository.manifest(release)
-        if manifest.embedder_id not in seen:
+        try:
+            manifest = repository.manifest(release)
             record = repository.embedder(manifest)
+        except CorruptReleaseError:
+            damaged.append(release)
+            continue
+        if manifest.embedder_id not in seen:
             try:
                 embedder = base.catalog.locate(record["fingerprint"], release=release)
             except KbError:
@@ -263,6 +270,8 @@ def _embedders(base: KnowledgeBase) -> Check:
             f"not on this machine: {what} (keyword search works)",
             "name its folder in [models] folders",
         )
+    if damaged:
+        return Check("embedders", "fail", f"what {', '.join(damaged)} used does not read", "kb verify --all")
     if drifted:
         return Check(
             "embedders",

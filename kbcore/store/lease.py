@@ -40,6 +40,18 @@ def writer_lease(root: Path, *, run: str, since: str) -> Iterator[None]:
             holder.unlink(missing_ok=True)
 
 
+def is_held(root: Path) -> bool:
+    """Whether a run holds the lease now; a note alone may be left by one that was killed."""
+    try:
+        with open(root / LEASE / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def describe(holder: Path) -> str:
     """Who holds the lease, in words; the note may be missing for a moment or left by a run that was killed."""
     try:

@@ -118,7 +118,7 @@ class LocalStore:
 
     def list(self, prefix: str) -> builtins.list[str]:
         names: builtins.list[str] = []
-        for folder, _, files in os.walk(self._path(prefix)):
+        for folder, _, files in os.walk(self._path(prefix), onerror=_unless_missing):
             relative = os.path.relpath(folder, self.root).replace(os.sep, "/")
             names.extend(f"{relative}/{file}" for file in files)
         return sorted(names)
@@ -188,6 +188,12 @@ class LocalStore:
             self.fs.unlink(draft)
         except OSError:
             pass
+
+
+def _unless_missing(error: OSError) -> None:
+    """A folder that is not there holds nothing; one that cannot be read must not be taken for empty."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 @contextmanager

@@ -176,9 +176,11 @@ class Repository:
 
     def publish(self, draft: Manifest, *, expected_head: str | None) -> Manifest:
         """Give ``draft`` the next number and make it a release. ReleaseConflictError if the head moved meanwhile."""
-        if self.head() != expected_head:
-            raise ReleaseConflictError(f"{self.head()} was published meanwhile", remedy="plan again on the new head")
-        names = self.releases()
+        # One listing decides both: what came between two looks would be skipped over.
+        expired, names = self.expired(), self.releases()
+        head = next((name for name in reversed(names) if name not in expired), None)
+        if head != expected_head:
+            raise ReleaseConflictError(f"{head} was published meanwhile", remedy="plan again on the new head")
         number = layout.release_number(names[-1]) + 1 if names else 1
         manifest = draft.numbered(layout.release_name(number), expected_head)
         file = layout.manifest_file(manifest.release)
