@@ -168,7 +168,8 @@ class LocalStore:
         try:
             self.fs.mkdir(path)
         except FileExistsError:
-            return
+            # Another run made it just now; its name must be durable before ours below it counts.
+            pass
         self.fs.fsync(parent)
 
     def _link(self, draft: str, path: str) -> None:
