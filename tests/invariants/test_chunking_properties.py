@@ -223,7 +223,8 @@ def test_time_is_linear_on_adversarial_text(name: str) -> None:
             times.append(time.process_time() - began)
         return min(times)
 
-    small, large = seconds(20_000, 5), seconds(320_000, 2)
+    # As many runs of each: on a busy machine the shortest of two is still a slow one.
+    small, large = seconds(20_000, 5), seconds(320_000, 5)
     assert large <= 2.5**4 * max(small, 0.002)
 
 
