@@ -15,7 +15,7 @@ from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.store.segment import Segment
-from kbcore.types import Json
+from kbcore.types import Json, Mode
 
 Progress = Callable[[str, int, int], None]
 
@@ -37,13 +37,13 @@ def check_servable(
 ) -> None:
     """What promote and rollback demand first: files present and intact, rows aligned, embedder here with an equal
     fingerprint and equal probe vectors, and a search that answers. Raises what is wrong; nothing is moved."""
-    mode = "hybrid" if check_embedder else "keyword"
+    mode: Mode = "hybrid" if check_embedder else "keyword"
     retriever = Retriever(repository, manifest, catalog, settings=RetrievalSettings(mode="hybrid"))
     for segment in retriever.snapshot.segments:
         segment.verify()
     if retriever.snapshot.rows:
         first = retriever.snapshot.chunk(_first_live(retriever.snapshot))
-        result = retriever.search(first["text"][:200], k=1, mode="hybrid" if check_embedder else "keyword")
+        result = retriever.search(first["text"][:200], k=1, mode=mode)
         if check_embedder and not result.hits:
             raise KbUnavailableError(f"{manifest.release}: a {mode} search for its own text found nothing")
     elif check_embedder:

@@ -80,7 +80,7 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
         analyzer_id=recipe.analyzer_id,
         embedder=embedder,
         segments=tuple(refs),
-        totals=_totals(repository, plan, refs),
+        totals=_totals(plan, refs),
         changes=plan.changes(),
         work={"texts_embedded": vectors.embedded, "texts_reused": vectors.reused, "texts_resumed": vectors.resumed},
         sources=tuple(plan.sources),
@@ -177,7 +177,7 @@ def _doc_digests(plan: Plan) -> Iterator[tuple[str, str]]:
         yield row.doc_id, row.doc_digest
 
 
-def _totals(repository: Repository, plan: Plan, refs: Sequence[SegmentRef]) -> Json:
+def _totals(plan: Plan, refs: Sequence[SegmentRef]) -> Json:
     documents = sum(ref.documents - ref.deleted for ref in refs)
     new = sum(len(row.chunks) for row in plan.rows)
     reused = 0
