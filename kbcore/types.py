@@ -5,7 +5,7 @@ Offsets count Unicode code points of a document's text, half open. Times are ISO
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ Mode = Literal["vector", "keyword", "hybrid"]
 Fusion = Literal["rrf", "minmax"]
 Outcome = Literal["hits", "weak_evidence", "no_match", "kb_empty"]
 Json = dict[str, Any]
+Progress = Callable[[str, int, int], None]
+"""Told (stage, done, total) as work goes on."""
 
 
 @dataclass(frozen=True, slots=True)

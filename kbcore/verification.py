@@ -15,9 +15,7 @@ from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.store.segment import Segment
-from kbcore.types import Json, Mode
-
-Progress = Callable[[str, int, int], None]
+from kbcore.types import Json, Mode, Progress
 
 
 @dataclass(frozen=True, slots=True)

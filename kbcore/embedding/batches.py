@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from kbcore.arrays import Vectors
 from kbcore.embedding.catalog import EmbedderSpec, make
-from kbcore.embedding.embedder import Embedder, Vectors
+from kbcore.embedding.embedder import Embedder
 from kbcore.errors import EmbedderMismatchError, EmbeddingFailedError
 
 TOKEN_BUDGET = 512

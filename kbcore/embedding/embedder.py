@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kbcore.arrays import Vectors
 from kbcore.errors import EmbedderMismatchError, EmbeddingFailedError
 from kbcore.fingerprint import short_id
 from kbcore.types import Json
 
-Vectors = NDArray[np.float32]
 Verdict = Literal["identical", "equivalent", "drifted", "different"]
 
 PROBES = (

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbcore.embedding.embedder import Vectors, identify, unit
+from kbcore.arrays import Vectors
+from kbcore.embedding.embedder import identify, unit
 from kbcore.tokenization import ANALYZER_ID, tokens
 from kbcore.types import Json
 

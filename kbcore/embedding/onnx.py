@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from kbcore.embedding.embedder import Vectors, identify, unit
+from kbcore.arrays import Vectors
+from kbcore.embedding.embedder import identify, unit
 from kbcore.errors import EmbedderUnavailableError, EmbeddingFailedError
 from kbcore.types import Json
 

@@ -22,6 +22,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from kbcore.arrays import Mask, Vectors
 from kbcore.errors import CorruptReleaseError, EmbeddingFailedError, UsageError
 
 _lib: Any = faiss  # for calls: the types FAISS ships lack much of what it exports
@@ -29,8 +30,6 @@ _lib: Any = faiss  # for calls: the types FAISS ships lack much of what it expor
 Kind = Literal["flat", "fp16"]
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
-Vectors = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 Tie = Callable[[Rows], Sequence[str]]
 
 UNIT_TOLERANCE = 1e-4  # how far from 1 the length of a stored vector may be

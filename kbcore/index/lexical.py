@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi
 
+from kbcore.arrays import Mask
 from kbcore.errors import UsageError
 
 Idf = Literal["lucene", "okapi"]
 Rows = NDArray[np.int64]
 Scores = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _BLOCK = 1 << 16  # postings weighed at a time: the arrays in between stay in the cache, five times as fast
 

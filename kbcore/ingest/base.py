@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from kbcore.arrays import Vectors
 from kbcore.planning import Held
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
-from kbcore.store.segment import Segment, Vectors
+from kbcore.store.segment import Segment
 from kbcore.types import Heading, Parsed
 
 INVENTORY = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "doc_digest")

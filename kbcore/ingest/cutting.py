@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbcore import chunking, fingerprint
 from kbcore.ingest.recipe import Recipe
 from kbcore.planning import document_id
-from kbcore.store.segment import ChunkRow, DocumentRow
+from kbcore.store.rows import ChunkRow, DocumentRow
 from kbcore.tokenization import tokens
 from kbcore.types import Parsed
 
@@ -47,6 +47,7 @@ def cut(
                 heading=path,
                 text=span.text,
                 text_sha256=digest,
+                embedded=embedded,
                 embedded_sha256=digest if embedded == span.text else fingerprint.text_sha256(embedded),
                 token_count=span.token_count,
                 terms=tokens("\n".join((parsed.title, path, span.text))),

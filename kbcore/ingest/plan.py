@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbcore import planning
@@ -11,7 +11,7 @@ from kbcore.config import Config, SourceSection
 from kbcore.errors import DocumentError, SkippedDocumentError, SourceError
 from kbcore.fingerprint import sha256
 from kbcore.ingest.base import Base
-from kbcore.ingest.cutting import cut, embedded_text
+from kbcore.ingest.cutting import cut
 from kbcore.ingest.recipe import Recipe
 from kbcore.parsing import ParserPool, media_type_of, parser_id_for
 from kbcore.parsing.limits import ParseLimits
@@ -19,10 +19,8 @@ from kbcore.planning import Guard, Held
 from kbcore.sources.directory import DirectorySource
 from kbcore.sources.source import Source
 from kbcore.store.repository import ErasedIds
-from kbcore.store.segment import DocumentRow
-from kbcore.types import Failure, Fetched, Json, Listed, Listing
-
-Progress = Callable[[str, int, int], None]
+from kbcore.store.rows import DocumentRow
+from kbcore.types import Failure, Fetched, Json, Listed, Listing, Progress
 
 
 @dataclass
@@ -77,14 +75,10 @@ class Plan:
         found: dict[str, tuple[str, int]] = {}
         for row in self.rows:
             for chunk in row.chunks:
-                if chunk.embedded_sha256 in found:
-                    continue
-                if chunk.embedded_sha256 == chunk.text_sha256:
-                    found[chunk.embedded_sha256] = (chunk.text, chunk.token_count)
-                else:
-                    path = tuple(filter(None, chunk.heading.split(" > ")))
-                    text = embedded_text(chunk.text, row.title, path, self.recipe)
-                    found[chunk.embedded_sha256] = (text, self.recipe.embedder.count_tokens(text))
+                if chunk.embedded_sha256 not in found:
+                    own = chunk.embedded_sha256 == chunk.text_sha256
+                    count = chunk.token_count if own else self.recipe.embedder.count_tokens(chunk.embedded)
+                    found[chunk.embedded_sha256] = (chunk.embedded, count)
         return found
 
 

@@ -15,7 +15,9 @@ from kbcore.ingest.vectors import TextVectors
 from kbcore.store import envelope, layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository, Run
-from kbcore.store.segment import MAX_CHUNKS, DocumentRow, SegmentRef, write_deletes, write_segment
+from kbcore.store.rows import DocumentRow
+from kbcore.store.segment import SegmentRef
+from kbcore.store.writer import MAX_CHUNKS, write_deletes, write_segment
 from kbcore.types import Json
 
 LIBRARIES = (
@@ -42,8 +44,9 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
     base, recipe = plan.base, plan.recipe
     written = 0
     refs: list[SegmentRef] = []
+    left_out = _left_out(plan)
     if not plan.rebuild:
-        kept, written = _kept_segments(repository, plan, run)
+        kept, written = _kept_segments(repository, plan, run, left_out)
         refs += kept
     for number, rows in enumerate(_groups(plan.rows), start=1):
         digests = [chunk.embedded_sha256 for row in rows for chunk in row.chunks]
@@ -80,7 +83,7 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
         analyzer_id=recipe.analyzer_id,
         embedder=embedder,
         segments=tuple(refs),
-        totals=_totals(plan, refs),
+        totals=_totals(plan, refs, left_out),
         changes=plan.changes(),
         work={"texts_embedded": vectors.embedded, "texts_reused": vectors.reused, "texts_resumed": vectors.resumed},
         sources=tuple(plan.sources),
@@ -104,24 +107,27 @@ def versions() -> Json:
     return found
 
 
-def _kept_segments(repository: Repository, plan: Plan, run: Run) -> tuple[list[SegmentRef], int]:
-    """The base's segments with the documents that are gone or rewritten struck out; empty ones are left out."""
+def _left_out(plan: Plan) -> list[frozenset[int]]:
+    """For each segment of the base, the document rows that the next release leaves out; those of earlier ones too."""
     struck: dict[int, set[int]] = defaultdict(set)
-    for held in plan.gone:
+    rewritten = (plan.base.held[row.doc_id] for row in plan.rows if row.doc_id in plan.base.held)
+    for held in (*plan.gone, *rewritten):
         struck[held.segment].add(held.row)
-    for row in plan.rows:
-        if row.doc_id in plan.base.held:
-            old = plan.base.held[row.doc_id]
-            struck[old.segment].add(old.row)
+    return [segment.deleted_rows | struck[number] for number, segment in enumerate(plan.base.segments)]
+
+
+def _kept_segments(
+    repository: Repository, plan: Plan, run: Run, left_out: Sequence[frozenset[int]]
+) -> tuple[list[SegmentRef], int]:
+    """The base's segments with the documents that are gone or rewritten struck out; empty ones are left out."""
     refs = []
     written = 0
-    for number, segment in enumerate(plan.base.segments):
+    for number, (segment, rows) in enumerate(zip(plan.base.segments, left_out, strict=True), start=1):
         ref = segment.ref
-        if struck[number]:
-            rows = segment.deleted_rows | struck[number]
-            if len(rows) == ref.documents:
-                continue
-            name = f"{run.name}-{number + 1}.parquet"
+        if len(rows) == ref.documents:
+            continue
+        if rows != segment.deleted_rows:
+            name = f"{run.name}-{number}.parquet"
             digest, size = write_deletes(repository.store, name, sorted(rows))
             written += size
             ref = SegmentRef(ref.name, ref.sha256, ref.documents, ref.chunks, name, digest, len(rows))
@@ -177,15 +183,12 @@ def _doc_digests(plan: Plan) -> Iterator[tuple[str, str]]:
         yield row.doc_id, row.doc_digest
 
 
-def _totals(plan: Plan, refs: Sequence[SegmentRef]) -> Json:
+def _totals(plan: Plan, refs: Sequence[SegmentRef], left_out: Sequence[frozenset[int]]) -> Json:
     documents = sum(ref.documents - ref.deleted for ref in refs)
     new = sum(len(row.chunks) for row in plan.rows)
     reused = 0
     if not plan.rebuild:
-        gone = {(h.segment, h.row) for h in plan.gone}
-        gone |= {(h.segment, h.row) for row in plan.rows if (h := plan.base.held.get(row.doc_id))}
-        for number, segment in enumerate(plan.base.segments):
+        for segment, rows in zip(plan.base.segments, left_out, strict=True):
             counts = segment.documents(["chunk_count"]).column("chunk_count").to_pylist()
-            dead = segment.deleted_rows | {row for place, row in gone if place == number}
-            reused += sum(count for row, count in enumerate(counts) if row not in dead)
+            reused += sum(count for row, count in enumerate(counts) if row not in rows)
     return {"documents": documents, "chunks": new + reused, "chunks_new": new, "chunks_reused": reused}

@@ -15,7 +15,7 @@ from kbcore.embedding.catalog import Catalog
 from kbcore.errors import KbError, ReleaseConflictError
 from kbcore.fingerprint import canonical
 from kbcore.ingest.base import Base
-from kbcore.ingest.plan import Plan, Progress, make_plan, make_sources, parse_limits
+from kbcore.ingest.plan import Plan, make_plan, make_sources, parse_limits
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
 from kbcore.ingest.vectors import clear_parts, collect
@@ -26,7 +26,7 @@ from kbcore.store import layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository, Run
-from kbcore.types import Json
+from kbcore.types import Json, Progress
 
 VALIDATORS = f"{layout.CACHE}/validators.json"
 ATTEMPTS = 5

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kbcore.arrays import Vectors
 from kbcore.embedding.batches import embed_texts
 from kbcore.errors import EmbeddingFailedError
 from kbcore.fingerprint import sha256
@@ -21,12 +22,11 @@ from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
 from kbcore.store import layout
 from kbcore.store.objects import ObjectStore
-from kbcore.store.segment import Vectors, vectors_array, vectors_table
+from kbcore.store.rows import vectors_array, vectors_table
+from kbcore.types import Progress
 
 WINDOW = 256
 SUFFIX = ".part.parquet"
-
-Progress = Callable[[str, int, int], None]
 
 
 class TextVectors:

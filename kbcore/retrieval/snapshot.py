@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kbcore.arrays import Mask
 from kbcore.errors import CorruptReleaseError
 from kbcore.index.dense import DenseIndex, DensePart, from_index_bytes
 from kbcore.index.lexical import StoredBM25
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import ErasedIds, Repository
-from kbcore.store.segment import Mask, Segment
+from kbcore.store.segment import Segment
 from kbcore.types import Json
 
 Part = Literal["vector", "keyword"]

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
+from kbcore.arrays import Mask
 from kbcore.errors import ReleaseNotFoundError
 from kbcore.releases import list_releases
 from kbcore.sql.changes import CHANGES, COLUMNS, chunk_changes
 from kbcore.store import layout
+from kbcore.store.envelope import read_sealed
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
-from kbcore.store.segment import CHUNKS, DOCUMENTS, Mask, Segment, read_sealed, vectors_table
+from kbcore.store.rows import CHUNKS, DOCUMENTS, vectors_table
+from kbcore.store.segment import Segment
 from kbcore.types import Json
 
 DOCUMENT_COLUMNS = [name for name in DOCUMENTS.names if name != "first_chunk"]

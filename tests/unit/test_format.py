@@ -7,7 +7,7 @@ import re
 
 from kbcore.store import envelope, layout
 from kbcore.store.manifest import Manifest
-from kbcore.store.segment import CHUNKS, DOCUMENTS
+from kbcore.store.rows import CHUNKS, DOCUMENTS
 from tests.support import ROOT
 
 SPECIFICATION = (ROOT / "releases" / "README.md").read_text(encoding="utf-8")
