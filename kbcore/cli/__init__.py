@@ -1,4 +1,4 @@
-"""The command line. Each verb lives with its kind: building, looking, moving, caring."""
+"""The command line. Each verb lives with its kind: building, looking, searching, moving, caring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kbcore import __version__
-from kbcore.cli import building, caring, looking, moving
+from kbcore.cli import building, caring, looking, moving, searching
 
 app = typer.Typer(
     name="kb",
@@ -34,7 +34,7 @@ def _root(
     pass
 
 
-for part in (building.app, looking.app, moving.app, caring.app):
+for part in (building.app, looking.app, searching.app, moving.app, caring.app):
     app.registered_commands += part.registered_commands
     app.registered_groups += part.registered_groups
 

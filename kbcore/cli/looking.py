@@ -1,37 +1,15 @@
-"""Verbs that look: releases, show, documents, diff, history, search, sql."""
+"""Verbs that look: releases, show, documents, diff, history, sql."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from kbcore.cli.building import DIFFERENCES
-from kbcore.cli.output import AsJson, ConfigFile, emit, guarded, say, table
-
-if TYPE_CHECKING:
-    from kbcore.types import Hit, SearchResult
+from kbcore.cli.output import AsJson, ConfigFile, ReleaseArgument, ReleaseOption, emit, guarded, say, table
 
 app = typer.Typer()
-
-ReleaseOption = Annotated[
-    str, typer.Option("--release", "-R", help="current, previous, latest, a release or a prefix of one.")
-]
-ReleaseArgument = Annotated[str, typer.Argument(help="current, previous, latest, a release or a prefix of one.")]
-EXCERPT = 320
-
-
-class SearchMode(StrEnum):
-    vector = "vector"
-    keyword = "keyword"
-    hybrid = "hybrid"
-
-
-class FusionName(StrEnum):
-    rrf = "rrf"
-    minmax = "minmax"
 
 
 @app.command()
@@ -239,95 +217,6 @@ def history(config: ConfigFile = None, as_json: AsJson = False) -> None:
             for r, was in reversed(list(zip(records, before)))
         ],
     )
-
-
-@app.command()
-@guarded
-def search(
-    query: Annotated[str, typer.Argument(help="The question.")],
-    k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
-    mode: Annotated[SearchMode | None, typer.Option(help="vector, keyword or hybrid.")] = None,
-    fusion: Annotated[FusionName | None, typer.Option(help="How hybrid joins the two lists.")] = None,
-    release: ReleaseOption = "current",
-    against: Annotated[str | None, typer.Option("--against", help="Search this release too, side by side.")] = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Search a release; every hit says where it comes from and what both matchers made of it."""
-    from kbcore.knowledge_base import open_repository
-
-    base = open_repository(config)
-    chosen: Any = mode.value if mode else None
-    results = [
-        base.retriever(name, mode=chosen).search(query, k, fusion=fusion.value if fusion else None)
-        for name in ([release] if against is None else [release, against])
-    ]
-    if as_json:
-        bodies = [_result_json(result) for result in results]
-        emit(bodies[0] if against is None else {"release": bodies[0], "against": bodies[1]})
-        return
-    if against is None:
-        _print_result(results[0])
-    else:
-        _print_against(*results)
-
-
-def _result_json(result: SearchResult) -> dict[str, Any]:
-    body = asdict(result)
-    body["hits"] = [asdict(hit) for hit in result.hits]
-    return body
-
-
-def _print_result(result: SearchResult) -> None:
-    words = {
-        "no_match": "nothing matches",
-        "kb_empty": "the release holds no documents",
-        "weak_evidence": "weak evidence: these may not answer the question",
-        "hits": "",
-    }
-    head = f"{result.release}, {result.mode}, ordered by {result.score_kind}"
-    say(f"{head}: {words[result.outcome]}" if words[result.outcome] else head)
-    if result.evidence.get("query_truncated"):
-        say("the question is longer than the embedder reads; its end counts in keyword search only")
-    for rank, hit in enumerate(result.hits, start=1):
-        say()
-        path = hit.heading if hit.heading.startswith(hit.title) else " > ".join(filter(None, (hit.title, hit.heading)))
-        say(f"{rank}. [{result.score_kind} {hit.score:.3f}] {path}")
-        flags = ", carried over" * hit.carried_over + ", over its freshness target" * hit.over_age
-        say(f"   {citation(hit)}{_figures(hit)}{flags}")
-        text = " ".join(hit.text.split())
-        say("   " + (text if len(text) <= EXCERPT else text[: EXCERPT - 1].rsplit(" ", 1)[0] + " …"))
-
-
-def citation(hit: Hit) -> str:
-    """Where a hit comes from, in one bracket."""
-    pages = (
-        ""
-        if hit.page_start is None
-        else f" p.{hit.page_start}" + (f"-{hit.page_end}" if hit.page_end != hit.page_start else "")
-    )
-    return f"[{hit.release} {hit.doc_id}{pages} {hit.start}-{hit.end}]"
-
-
-def _figures(hit: Hit) -> str:
-    parts = []
-    if hit.cosine is not None:
-        parts.append(f"cosine {hit.cosine:.3f}" + (f" (rank {hit.vector_rank})" if hit.vector_rank else ""))
-    if hit.bm25 is not None:
-        parts.append(f"bm25 {hit.bm25:.2f}" + (f" (rank {hit.keyword_rank})" if hit.keyword_rank else ""))
-    return "  " + ", ".join(parts)
-
-
-def _print_against(left: SearchResult, right: SearchResult) -> None:
-    places = {(hit.doc_id, hit.text): rank for rank, hit in enumerate(right.hits, start=1)}
-    say(f"{left.release} against {right.release}, {left.mode}, ordered by {left.score_kind}")
-    rows = []
-    for rank, hit in enumerate(left.hits, start=1):
-        other = places.pop((hit.doc_id, hit.text), None)
-        rows.append([rank, other or "-", f"{hit.score:.3f}", hit.doc_id, " ".join(hit.text.split())[:70]])
-    for (doc_id, text), rank in places.items():
-        rows.append(["-", rank, f"{right.hits[rank - 1].score:.3f}", doc_id, " ".join(text.split())[:70]])
-    table([left.release, right.release, "score", "document", "text"], rows)
 
 
 @app.command()

@@ -21,6 +21,9 @@ ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (default: KB_CONFIG, else config/kb.toml).")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
+NAMES = "current, previous, latest, a release or a prefix of one."
+ReleaseOption = Annotated[str, typer.Option("--release", "-R", help=NAMES)]
+ReleaseArgument = Annotated[str, typer.Argument(help=NAMES)]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the log.")]
 
 INTERRUPTED = 130
@@ -72,7 +75,7 @@ def fail(message: str, remedy: str, code: int, kind: str, as_json: bool) -> None
 
 def emit(value: Any) -> None:
     """Print one JSON value on stdout."""
-    json.dump(value, sys.stdout, ensure_ascii=False, indent=2)
+    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
     sys.stdout.write("\n")
 
 
