@@ -79,9 +79,7 @@ class _Documents:
 def compare_releases(repository: Repository, old: str, new: str) -> Difference:
     """What ``new`` has that ``old`` had not, and the reverse. A rename is a pair of ids with equal bytes."""
     left, right = _Documents(repository, old), _Documents(repository, new)
-    gone = [held for doc_id, held in sorted(left.held.items()) if doc_id not in right.held]
-    fresh = {doc_id: held.content_sha256 for doc_id, held in sorted(right.held.items()) if doc_id not in left.held}
-    renamed = pair_renames(gone, fresh)
+    renamed = _renames(left, right)
     changed = []
     both = sorted(left.held.keys() & right.held.keys())
     for doc_id in both:
@@ -92,8 +90,8 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
     return Difference(
         old=old,
         new=new,
-        added=[doc_id for doc_id in fresh if doc_id not in renamed.values()],
-        removed=[held.doc_id for held in gone if held.doc_id not in renamed],
+        added=sorted(right.held.keys() - left.held.keys() - set(renamed.values())),
+        removed=sorted(left.held.keys() - right.held.keys() - renamed.keys()),
         changed=changed,
         renamed=[{"old": a, "new": b} for a, b in sorted(renamed.items())],
         unchanged=len(both) - len(changed),
@@ -110,19 +108,33 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
 
 
 def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
-    """A unified diff of a document's text in both releases, empty where it is the same. UsageError if in neither."""
-    left, right = (_Documents(repository, release).text(doc_id) for release in (old, new))
-    if left is None and right is None:
+    """A unified diff of a document's text in both releases, empty where it is the same. UsageError if in neither.
+
+    A document that was renamed with equal bytes in between is compared under both of its ids, whichever is given.
+    """
+    before, after = _Documents(repository, old), _Documents(repository, new)
+    if doc_id not in before.held and doc_id not in after.held:
         raise UsageError(f"neither {old} nor {new} holds {doc_id!r}", remedy="see: kb documents")
+    renamed = _renames(before, after)
+    old_id = next((a for a, b in renamed.items() if b == doc_id), doc_id)
+    new_id = renamed.get(doc_id, doc_id)
+    left, right = before.text(old_id), after.text(new_id)
     # Split at line feeds alone, so that texts that differ in another line end or in the last one differ here too.
     lines = difflib.unified_diff(
         left.split("\n") if left is not None else [],
         right.split("\n") if right is not None else [],
-        f"{old}/{doc_id}",
-        f"{new}/{doc_id}",
+        f"{old}/{old_id}",
+        f"{new}/{new_id}",
         lineterm="",
     )
     return "\n".join(lines)
+
+
+def _renames(left: _Documents, right: _Documents) -> dict[str, str]:
+    """Old id to new id of documents that are under another id with equal bytes."""
+    gone = [held for doc_id, held in sorted(left.held.items()) if doc_id not in right.held]
+    fresh = {doc_id: held.content_sha256 for doc_id, held in sorted(right.held.items()) if doc_id not in left.held}
+    return pair_renames(gone, fresh)
 
 
 def _settings(left: Manifest, right: Manifest) -> list[Json]:

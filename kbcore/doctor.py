@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kbcore.config import Config, load
-from kbcore.embedding.catalog import make
+from kbcore.embedding.catalog import Catalog, make
 from kbcore.embedding.embedder import describe, judge
-from kbcore.errors import CorruptReleaseError, KbError
+from kbcore.errors import CorruptReleaseError, EmbeddingFailedError, KbError, StorageFullError
 from kbcore.ingest.publish import versions
 from kbcore.ingest.recipe import embedder_spec
 from kbcore.knowledge_base import KnowledgeBase
@@ -133,9 +133,10 @@ def _sources(config: Config) -> list[Check]:
 
 
 def _embedder(config: Config) -> Check:
-    embedder = make(embedder_spec(config))
+    embedder = make(embedder_spec(config), download=False)
     vector = embedder.embed_query("a probe")
-    assert vector.shape == (embedder.dimension,)
+    if vector.shape != (embedder.dimension,):
+        raise EmbeddingFailedError(f"a question gives a vector of {vector.shape}, not of {embedder.dimension} numbers")
     if config.embedder.provider == "hashing":
         return Check(
             "embedder",
@@ -148,7 +149,11 @@ def _embedder(config: Config) -> Check:
 
 def _storage(base: KnowledgeBase) -> list[Check]:
     checks = []
-    for result in probe_storage(base.store):
+    try:
+        results = probe_storage(base.store)
+    except StorageFullError as error:
+        return [Check("storage", "fail", error.message, error.remedy)]
+    for result in results:
         if result.ok is False:
             checks.append(
                 Check(
@@ -237,6 +242,7 @@ def _releases(base: KnowledgeBase) -> list[Check]:
 def _embedders(base: KnowledgeBase) -> Check:
     """Is the embedder of every release here, and does it still give the vectors it gave?"""
     repository = base.repository
+    catalog = Catalog(base.catalog.configured, base.catalog.folders, download=False)
     expired = repository.expired()
     missing: dict[str, list[str]] = {}
     drifted: list[str] = []
@@ -253,7 +259,7 @@ def _embedders(base: KnowledgeBase) -> Check:
             continue
         if manifest.embedder_id not in seen:
             try:
-                embedder = base.catalog.locate(record["fingerprint"], release=release)
+                embedder = catalog.locate(record["fingerprint"], release=release)
             except KbError:
                 seen[manifest.embedder_id] = "missing"
             else:
@@ -300,6 +306,13 @@ def _prefect(environ: Mapping[str, str]) -> Check:
     if not url:
         return Check("prefect", "ok", "no server is set; kb needs none, schedules need one: prefect server start")
     host = urlsplit(url)
+    if host.scheme not in ("http", "https") or not host.hostname:
+        return Check(
+            "prefect",
+            "fail",
+            "PREFECT_API_URL names no server: it has to begin with http:// or https:// and a host",
+            "export PREFECT_API_URL=http://127.0.0.1:4200/api",
+        )
     if host.scheme == "http" and host.hostname not in ("127.0.0.1", "localhost", "::1"):
         return Check(
             "prefect",

@@ -31,8 +31,11 @@ class EmbedderSpec:
     dimension: int = 256
 
 
-def make(spec: EmbedderSpec, *, threads: int = 1) -> Embedder:
-    """The embedder ``spec`` names. EmbedderUnavailableError if it is not on this machine; there is no fallback."""
+def make(spec: EmbedderSpec, *, threads: int = 1, download: bool = True) -> Embedder:
+    """The embedder ``spec`` names. EmbedderUnavailableError if it is not on this machine; there is no fallback.
+
+    A model that FastEmbed knows by name is downloaded where ``download`` and HF_HUB_OFFLINE allow that.
+    """
     if spec.provider == "hashing":
         return HashingEmbedder(spec.dimension)
     if spec.path is not None:
@@ -41,14 +44,15 @@ def make(spec: EmbedderSpec, *, threads: int = 1) -> Embedder:
         )
     if spec.model in BUNDLED_NAMES:
         return OnnxEmbedder(bundled_files(), threads=threads)
-    return OnnxEmbedder(_downloaded(spec.model, download=True), threads=threads)
+    return OnnxEmbedder(_downloaded(spec.model, download=download), threads=threads)
 
 
 class Catalog:
     """Finds the embedder of a release among the bundled model, model folders and FastEmbed's cache."""
 
-    def __init__(self, configured: EmbedderSpec, folders: Sequence[str] = ()) -> None:
+    def __init__(self, configured: EmbedderSpec, folders: Sequence[str] = (), *, download: bool = True) -> None:
         self.configured = configured
+        self.download = download
         self.folders = tuple(folders)
         self._checked: dict[str, Embedder] = {}
 
@@ -89,7 +93,7 @@ class Catalog:
             nearest = candidate
         for spec in self._candidates(str(fingerprint.get("model"))):
             try:
-                candidate = make(spec)
+                candidate = make(spec, download=self.download)
             except KbError as error:
                 problems.append(error.message)
                 continue

@@ -9,6 +9,7 @@ so that no statement can reach the repository, nor leave anything on disk.
 from __future__ import annotations
 
 import datetime
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,7 @@ class SqlResult:
     """``rows`` are tuples in the order of ``columns``, of values that JSON knows; ``types`` are DuckDB's names of them.
 
     Arrays and lists are lists, structs and maps dictionaries, times ISO 8601, whole decimals int and others float,
-    blobs hexadecimal, everything else its text.
+    blobs hexadecimal, everything else its text; so are the floats that JSON has no number for (nan, inf, -inf).
     """
 
     columns: list[str]
@@ -136,6 +137,8 @@ def _run(connection: duckdb.DuckDBPyConnection, statement: str, max_rows: int) -
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, list | tuple):

@@ -44,7 +44,8 @@ def is_held(root: Path) -> bool:
     """Whether a run holds the lease now; a note alone may be left by one that was killed."""
     try:
         with open(root / LEASE / "lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two that look at once do not take each other for a run.
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:

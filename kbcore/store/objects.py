@@ -93,8 +93,8 @@ class LocalStore:
         return f"LocalStore({str(self.root)!r})"
 
     def put_new(self, files: Mapping[str, bytes]) -> None:
-        with _storage_errors(self.root):
-            self._folder(self._path(STAGING))
+        with storage_errors(self.root):
+            self.make_folder(self._path(STAGING))
             drafts = {name: self._draft() for name in files}
             try:
                 for name, data in files.items():
@@ -102,7 +102,7 @@ class LocalStore:
                     self.fs.fsync(drafts[name])
                 folders = {os.path.dirname(self._path(name)) for name in files}
                 for folder in sorted(folders):
-                    self._folder(folder)
+                    self.make_folder(folder)
                 for name in files:
                     self._link(drafts[name], self._path(name))
                 # A name is durable only once its folder is.
@@ -113,7 +113,7 @@ class LocalStore:
                     self._forget(draft)
 
     def get(self, name: str) -> bytes:
-        with open(self._path(name), "rb") as file:
+        with storage_errors(self.root), open(self._path(name), "rb") as file:
             return file.read()
 
     def list(self, prefix: str) -> builtins.list[str]:
@@ -130,7 +130,7 @@ class LocalStore:
             pass
 
     def replace(self, name: str, data: bytes, *, if_version: str | None = None) -> str:
-        with _storage_errors(self.root):
+        with storage_errors(self.root):
             path = self._path(name)
             if if_version is not None:
                 try:
@@ -139,8 +139,8 @@ class LocalStore:
                     found = ""
                 if found != if_version:
                     raise FileExistsError(errno.EEXIST, "another version is there", name)
-            self._folder(self._path(STAGING))
-            self._folder(os.path.dirname(path))
+            self.make_folder(self._path(STAGING))
+            self.make_folder(os.path.dirname(path))
             draft = self._draft()
             try:
                 self.fs.write(draft, data)
@@ -159,12 +159,12 @@ class LocalStore:
     def _draft(self) -> str:
         return self._path(f"{STAGING}/draft-{os.getpid()}-{secrets.token_hex(8)}")
 
-    def _folder(self, path: str) -> None:
+    def make_folder(self, path: str) -> None:
         """Make a folder and its missing parents below the root; each new name is made durable."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path)
-        self._folder(parent)
+        self.make_folder(parent)
         try:
             self.fs.mkdir(path)
         except FileExistsError:
@@ -198,13 +198,16 @@ def _unless_missing(error: OSError) -> None:
 
 
 @contextmanager
-def _storage_errors(root: Path) -> Iterator[None]:
+def storage_errors(root: Path) -> Iterator[None]:
+    """Turns the errors of a storage, or a process, that has no room left into StorageFullError."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
+            files = error.errno in (errno.EMFILE, errno.ENFILE)
+            remedy = "raise the limit of open files (ulimit -n)" if files else "free space or raise the quota"
             raise StorageFullError(
-                f"{root}: {os.strerror(error.errno or 0)} while writing",
-                remedy="free space or raise the quota, then run again: nothing that was published is touched",
+                f"{root}: {os.strerror(error.errno or 0)}",
+                remedy=f"{remedy}, then run again: nothing that was published is touched",
             ) from error
         raise

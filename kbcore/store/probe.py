@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from kbcore.errors import StorageUnsupportedError
 from kbcore.store.layout import STAGING
-from kbcore.store.objects import LocalStore
+from kbcore.store.objects import FULL, LocalStore, storage_errors
 
 RACERS = 16
 LOW_SPACE = 500_000_000
@@ -39,7 +39,15 @@ def _expect(kept: bool, detail: str) -> None:
 
 
 def probe_storage(store: LocalStore) -> list[ProbeResult]:
-    """Try every operation that publishing needs, in a scratch folder that is removed afterwards."""
+    """Try every operation that publishing needs, in a scratch folder that is removed afterwards.
+
+    StorageFullError where there is no room to try: that says nothing of what the storage keeps.
+    """
+    with storage_errors(store.root):
+        return _probed(store)
+
+
+def _probed(store: LocalStore) -> list[ProbeResult]:
     scratch = f"{STAGING}/probe-{secrets.token_hex(8)}"
     folder = os.path.join(store.root, scratch)
     results: list[ProbeResult] = []
@@ -48,11 +56,19 @@ def probe_storage(store: LocalStore) -> list[ProbeResult]:
         try:
             results.append(ProbeResult(name, True, check()))
         except (OSError, _Broken) as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise
             results.append(ProbeResult(name, False, str(error) or type(error).__name__))
 
     try:
-        os.makedirs(folder, exist_ok=True)
+        store.root.mkdir(parents=True, exist_ok=True)
+        # Not by make_folder: that syncs, which is to be tried on its own below.
+        for path in (os.path.join(store.root, STAGING), folder):
+            if not os.path.isdir(path):
+                store.fs.mkdir(path)
     except OSError as error:
+        if error.errno in FULL:
+            raise
         return [ProbeResult("write", False, f"{folder} cannot be made: {error.strerror}")]
     first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
 

@@ -22,11 +22,12 @@ from kbcore.errors import (
     UsageError,
 )
 from kbcore.store import envelope, layout, promotion
+from kbcore.store.envelope import read_checked, read_sealed
 from kbcore.store.lease import user
 from kbcore.store.manifest import Manifest
 from kbcore.store.objects import LocalStore, ObjectStore
 from kbcore.store.promotion import Promotion, Stamp
-from kbcore.store.segment import Segment, read_checked, read_sealed
+from kbcore.store.segment import Segment
 from kbcore.types import Json
 
 ERASED_SECONDS = 0.5
@@ -94,6 +95,11 @@ class Repository:
         if body.get("format") != layout.FORMAT:
             raise CorruptReleaseError(
                 f"is of format {body.get('format')!r}; this kbcore reads format {layout.FORMAT}", file=layout.REPOSITORY
+            )
+        if body.get("name") != self.name:
+            raise UsageError(
+                f"the repository in {self.store!r} is that of {body.get('name')!r}, not of {self.name!r}",
+                remedy="mend [kb] name or repository in the configuration",
             )
         return body
 

@@ -176,3 +176,8 @@ def test_unknown_releases_and_documents_are_errors(base: KnowledgeBase) -> None:
         compare_releases(base.repository, "r000001", "r000099")
     with pytest.raises(UsageError, match="neither r000001 nor r000002 holds"):
         text_diff(base.repository, "r000001", "r000002", "docs:none.md")
+
+
+def test_text_diff_follows_a_rename_by_either_id(base: KnowledgeBase) -> None:
+    assert text_diff(base.repository, "r000003", "r000004", "docs:printers.txt") == ""
+    assert text_diff(base.repository, "r000003", "r000004", "docs:floors/printers.txt") == ""

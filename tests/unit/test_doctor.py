@@ -170,7 +170,7 @@ def test_a_repository_file_that_is_damaged_does_not_stop_the_other_checks(base: 
 def test_an_embedder_that_does_not_load_is_a_failure(
     base: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(spec: object) -> None:
+    def missing(spec: object, **_: object) -> None:
         raise EmbedderUnavailableError("no such model", remedy="fetch it")
 
     monkeypatch.setattr(doctor, "make", missing)
@@ -244,9 +244,14 @@ def test_a_library_below_its_floor_is_a_failure(
         ("http://prefect.example:4200/api", "warn"),
         ("http://user:secret@10.0.0.5:4200/api", "warn"),
         ("HTTP://10.0.0.5:4200/api", "warn"),
+        ("user:secret@prefect.example/api", "fail"),
+        ("127.0.0.1:4200/api", "fail"),
+        ("http:///api", "fail"),
     ],
 )
-def test_a_prefect_server_reached_in_plain_text_is_a_warning(tmp_path: Path, url: str, status: str) -> None:
+def test_a_prefect_server_in_plain_text_is_a_warning_and_one_without_host_a_failure(
+    tmp_path: Path, url: str, status: str
+) -> None:
     (tmp_path / "docs").mkdir()
     found = examined(tmp_path, {"PREFECT_API_URL": url} if url else {})["prefect"]
     assert found.status == status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,32 @@ def test_a_wrong_chunk_size_is_a_configuration_error(tmp_path: Path) -> None:
     file.write_text('[kb]\nname = "x"\n[chunking]\nsize = 40\noverlap = 40\n')
     with pytest.raises(ConfigError, match="larger than overlap"):
         load(file, {})
+
+
+def test_a_model_in_fastembeds_cache_is_used_by_its_name_without_a_network(
+    tmp_path: Path, minilm: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bundled weights stand in for those of the named model: what is tried is the way to them."""
+    snapshot = tmp_path / "models--Qdrant--bge-small-en-v1.5-onnx-Q" / "snapshots" / "0123456789"
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0123456789")
+    for name, file in bundled_files().files.items():
+        shutil.copy(file, snapshot / name.replace("model.onnx", "model_optimized.onnx"))
+    monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
+    spec = EmbedderSpec(model="baai/BGE-small-en-v1.5")
+    embedder = make(spec, download=False)
+    assert embedder.fingerprint["model"] == "BAAI/bge-small-en-v1.5"
+    assert embedder.embedder_id != minilm.embedder_id
+    vectors = embedder.embed(["How do I reset my password?", "ERR-4012"])
+    assert vectors.shape == (2, 384)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    found = Catalog(EmbedderSpec(), download=False).locate(dict(embedder.fingerprint), release="r000001")
+    assert found.embedder_id == embedder.embedder_id
+
+
+def test_a_model_that_may_not_be_downloaded_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a host was looked up"))
+    with pytest.raises(EmbedderUnavailableError, match=r"bge-small-en-v1\.5 is not on this machine"):
+        make(EmbedderSpec(model="BAAI/bge-small-en-v1.5"), download=False)

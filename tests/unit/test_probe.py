@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kbcore.errors import StorageUnsupportedError
+from kbcore.errors import StorageFullError, StorageUnsupportedError
 from kbcore.store import probe
 from kbcore.store.layout import STAGING
 from kbcore.store.objects import FileSystem, LocalStore
@@ -165,3 +165,10 @@ def test_every_probe_that_failed_is_named_in_one_error(tmp_path: Path) -> None:
         require_storage(store)
     assert all(f"{name}: " in caught.value.message for name in ("sync", "link", "create race"))
     assert "ext4" in caught.value.remedy
+
+
+@pytest.mark.parametrize("operation", ["mkdir", "write", "link"])
+def test_storage_without_room_is_full_and_not_called_unfit(tmp_path: Path, operation: str) -> None:
+    store = LocalStore(tmp_path, FakeFileSystem(**{operation: refuse(errno.ENOSPC)}))
+    with pytest.raises(StorageFullError, match="No space"):
+        require_storage(store)

@@ -288,3 +288,9 @@ def test_values_are_those_that_json_knows(base: KnowledgeBase) -> None:
         1.5, 2, "2026-01-02", {"a": [1, None]}, {"1": 2}, "6162", 2**127 - 1, None, True,
     )  # fmt: skip
     assert result.types[0].startswith("DECIMAL")
+
+
+def test_a_float_that_json_has_no_number_for_is_its_text(base: KnowledgeBase) -> None:
+    result = query(base.repository, None, "SELECT 'nan'::DOUBLE, 'inf'::FLOAT, ['-inf'::DOUBLE, 1.5::DOUBLE]")
+    assert result.rows == [("nan", "inf", ["-inf", 1.5])]
+    json.dumps(result.rows, allow_nan=False)

@@ -223,3 +223,19 @@ def test_content_is_durable_before_its_name_and_the_name_before_the_return(tmp_p
     store = LocalStore(tmp_path, Recording())
     store.put_new({"a/one": b"1"})
     assert steps == [("write", STAGING), ("fsync", "draft"), ("link", "one"), ("fsync", "a")]
+
+
+def test_a_process_without_a_descriptor_left_is_told_which_limit_to_raise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    store.put_new({"a/one": b"1"})
+
+    def exhausted(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("builtins.open", exhausted)
+    with pytest.raises(StorageFullError) as caught:
+        store.get("a/one")
+    monkeypatch.undo()
+    assert "ulimit -n" in caught.value.remedy

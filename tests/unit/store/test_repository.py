@@ -303,3 +303,9 @@ def test_a_promoted_manifest_that_is_missing_is_damage_and_any_other_is_not_foun
         repository.manifest("r000007", digest="0" * 64)
     with pytest.raises(ReleaseNotFoundError):
         repository.manifest("r000007")
+
+
+def test_the_repository_of_another_knowledge_base_is_refused(tmp_path: Path) -> None:
+    Repository.create(LocalStore(tmp_path), "handbook")
+    with pytest.raises(UsageError, match="'handbook', not of 'wiki'"):
+        Repository.open(LocalStore(tmp_path), "wiki")
