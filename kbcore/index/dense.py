@@ -35,6 +35,7 @@ Tie = Callable[[Rows], Sequence[str]]
 UNIT_TOLERANCE = 1e-4  # how far from 1 the length of a stored vector may be
 _FIRST = 100  # rows nominated at least
 _GROWTH = 4  # how many times more are nominated when that was too few: each time is a scan of the whole part
+_LINE = 64  # bytes of a cache line
 _BLOCK = 4096  # rows rescored at once, to bound the memory
 _limits = threading.Lock()  # FAISS keeps its reading limits per process
 
@@ -62,13 +63,15 @@ def to_index_bytes(vectors: Vectors, kind: Kind = "flat") -> bytes:
 def from_index_bytes(
     data: bytes | memoryview, *, dimension: int, count: int, file: str, kind: Kind = "flat"
 ) -> faiss.Index:
-    """The index of a segment, read without copying; the index keeps ``data`` alive.
+    """The index of a segment. It keeps one copy of ``data`` of its own, laid so that the vectors begin on a cache line:
+    in the file they begin at byte 45, and a scan of vectors across cache lines takes half as long again.
 
     ``data`` must already be the bytes its digest names: FAISS itself accepts flipped bits. What the manifest says is
     held against what the file says: kind, metric, ``dimension``, ``count``, no trailing bytes. Otherwise raises
     CorruptReleaseError with ``file``.
     """
-    buffer = np.frombuffer(data, dtype=np.uint8)
+    expected = _empty(kind, dimension)
+    buffer = _aligned(data, header=len(data) - count * expected.code_size)
     if not len(buffer):
         raise CorruptReleaseError("the index file is empty", file=file)
     try:
@@ -78,8 +81,7 @@ def from_index_bytes(
     except (RuntimeError, MemoryError, AssertionError) as error:
         reason = str(error).strip().rsplit("Error: ", 1)[-1] or type(error).__name__
         raise CorruptReleaseError(f"FAISS cannot read the index: {reason}", file=file) from error
-    index.referenced_objects = [reader, buffer, data]  # the list FAISS itself keeps such owners in
-    expected = _empty(kind, dimension)
+    index.referenced_objects = [reader, buffer]  # the list FAISS itself keeps such owners in
     found = {
         "kind": (type(index).__name__, type(expected).__name__),
         "dimension": (index.d, dimension),
@@ -96,6 +98,15 @@ def from_index_bytes(
         raise CorruptReleaseError("the stored vectors are not as long as the index says", file=file)
     result: faiss.Index = index
     return result
+
+
+def _aligned(data: bytes | memoryview, header: int) -> NDArray[np.uint8]:
+    """A copy of ``data`` in which what follows ``header`` bytes begins at a multiple of 64."""
+    room = np.empty(len(data) + _LINE, dtype=np.uint8)
+    start = -(room.ctypes.data + header) % _LINE
+    buffer = room[start : start + len(data)]
+    buffer[:] = np.frombuffer(data, dtype=np.uint8)
+    return buffer
 
 
 def bounded(labels: NDArray[np.int64], ntotal: int, file: str = "index") -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -44,13 +45,15 @@ class Snapshot:
         erased: ErasedIds,
         parts: Sequence[Part] = ("vector", "keyword"),
         idf: Literal["lucene", "okapi"] = "lucene",
-        segments: Sequence[Segment] | None = None,
+        opened: Snapshot | None = None,
     ) -> None:
         self.manifest = manifest
         self.erased = erased
         self.parts = tuple(parts)
         self.idf = idf
-        self.segments = list(segments) if segments is not None else repository.segments(manifest)
+        # Of the same release opened before, all that does not depend on what is erased is taken over.
+        self.segments: list[Segment] = opened.segments if opened else repository.segments(manifest)
+        self._dense: list[DensePart] = opened._dense if opened else []
         sizes = [segment.ref.chunks for segment in self.segments]
         self.offsets: NDArray[np.int64] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.live_documents: list[Mask] = []
@@ -84,9 +87,7 @@ class Snapshot:
 
     def without(self, repository: Repository, erased: ErasedIds) -> Snapshot:
         """The same release with another erasure list; files that were read are not read again."""
-        return Snapshot(
-            repository, self.manifest, erased=erased, parts=self.parts, idf=self.idf, segments=self.segments
-        )
+        return Snapshot(repository, self.manifest, erased=erased, parts=self.parts, idf=self.idf, opened=self)
 
     def ids(self, rows: NDArray[np.int64]) -> Sequence[str]:
         """Chunk ids of rows, in their order."""
@@ -111,8 +112,7 @@ class Snapshot:
         return {"chunk_id": self.chunk_ids[row].as_py(), **found, **document, "metadata": metadata}
 
     def _open_dense(self) -> DenseIndex:
-        parts = []
-        for segment, offset, live in zip(self.segments, self.offsets, self.live_chunks):
+        for number, segment in enumerate(self.segments[len(self._dense) :], start=len(self._dense)):
             file = layout.segment_file(segment.name, layout.DENSE_FILE)
             try:
                 index = from_index_bytes(
@@ -120,7 +120,12 @@ class Snapshot:
                 )
             except CorruptReleaseError as error:
                 raise error.in_release(self.manifest.release) from None
-            parts.append(DensePart(index, None if live.all() else live, int(offset), file=file))
+            segment.drop(layout.DENSE_FILE)
+            self._dense.append(DensePart(index, offset=int(self.offsets[number]), file=file))
+        parts = [
+            replace(part, live=None if live.all() else live)
+            for part, live in zip(self._dense, self.live_chunks, strict=True)
+        ]
         return DenseIndex(parts, dimension=int(self.manifest.embedder["dimension"]))
 
     def _open_lexical(self) -> StoredBM25:

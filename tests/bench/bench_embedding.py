@@ -1,6 +1,9 @@
 """Throughput of the bundled embedder against FastEmbed's default call on the same texts.
 
-    python tests/bench/bench_embedding.py --texts 256
+    python tests/bench/bench_embedding.py --texts 256 [--corpus FOLDER]
+
+``--corpus`` takes the chunks of other Markdown files: the default call pads all of a batch to its longest text, so its
+cost depends on how much lengths differ.
 
 FastEmbed's default: one process, all cores, batches of 256 padded to the longest. Ours: length-sorted batches under a token
 budget, a worker a core with one thread each; workers are started and have loaded the model before the clock starts,
@@ -25,11 +28,13 @@ from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 HANDBOOK = Path(__file__).parents[2] / "config" / "demo" / "handbook"
 
 
-def texts(embedder: OnnxEmbedder, count: int) -> list[str]:
-    """Chunks of 512 characters of the demo corpus, over and over with a number in front so that none is equal."""
+def texts(embedder: OnnxEmbedder, count: int, corpus: Path) -> list[str]:
+    """Chunks of 512 characters spread over a corpus; where it has too few, again with a number in front of each."""
     spec = ChunkSpec(512, 50, embedder.max_tokens)
-    pages = [path.read_text(encoding="utf-8") for path in sorted(HANDBOOK.rglob("*.md"))]
+    pages = [path.read_text(encoding="utf-8") for path in sorted(corpus.rglob("*.md"))]
     spans = [span.text for page in pages for span in chunk(page, spec, embedder.count_tokens)]
+    if len(spans) >= count:
+        return [spans[n * len(spans) // count] for n in range(count)]
     return [f"{n} {spans[n % len(spans)]}"[:512] for n in range(count)]
 
 
@@ -54,10 +59,12 @@ def default_call(files: OnnxEmbedder, items: list[str]) -> tuple[np.ndarray, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--texts", type=int, default=256)
-    count = parser.parse_args().texts
+    parser.add_argument("--corpus", type=Path, default=HANDBOOK, help="folder of Markdown files")
+    arguments = parser.parse_args()
+    count = arguments.texts
     spec = EmbedderSpec()
     embedder = OnnxEmbedder(bundled_files())
-    items = texts(embedder, count)
+    items = texts(embedder, count, arguments.corpus)
     lengths = [embedder.count_tokens(item) for item in items]
     with worker_pool() as pool:
         if pool is not None:

@@ -266,12 +266,11 @@ def test_no_flipped_bit_of_the_head_ends_in_another_metric_size_or_a_crash():
             assert DenseIndex([DensePart(index)], dimension=8).search(query, 5, names).hits == expected
 
 
-def test_an_index_is_read_without_copying_and_keeps_its_bytes_alive():
+def test_an_index_keeps_its_bytes_alive_and_its_vectors_begin_on_a_cache_line():
     values = vectors(11, 3000, 64)
     data = to_index_bytes(values)
     index = from_index_bytes(memoryview(data), dimension=64, count=3000, file="x")
-    start = np.frombuffer(data, dtype=np.uint8).ctypes.data
-    assert start <= int(index.get_xb()) < start + len(data)
+    assert int(index.get_xb()) % 64 == 0
     search = DenseIndex([DensePart(index)], dimension=64)
     del data, index
     gc.collect()
