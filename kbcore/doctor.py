@@ -10,13 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kbcore.config import Config, load
+from kbcore.config import Config, SourceSection, load
 from kbcore.embedding.catalog import Catalog, make
 from kbcore.embedding.embedder import describe, judge
-from kbcore.errors import CorruptReleaseError, EmbeddingFailedError, KbError, StorageFullError
+from kbcore.errors import CorruptReleaseError, EmbeddingFailedError, KbError, SourceError, StorageFullError
 from kbcore.ingest.publish import versions
 from kbcore.ingest.recipe import embedder_spec
+from kbcore.ingest.refresh import source_cache
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.sources import make_source
 from kbcore.store import layout
 from kbcore.store.lease import describe as holder
 from kbcore.store.lease import is_held
@@ -60,9 +62,9 @@ def examine(config_path: str | Path | None, environ: Mapping[str, str] = os.envi
             Check(name, "skipped", "the configuration does not load") for name in ("sources", "embedder", "repository")
         ]
     checks.append(Check("configuration", "ok", config.file))
-    checks += _sources(config)
-    checks.append(_guard("embedder", lambda: _embedder(config)))
     base = KnowledgeBase(config)
+    checks += _sources(base)
+    checks.append(_guard("embedder", lambda: _embedder(config)))
     if not base.exists():
         checks.append(Check("repository", "fail", f"{base.folder} does not exist", "kb init"))
         checks += [Check(name, "skipped", "there is no repository") for name in ("storage", "releases")]
@@ -110,26 +112,19 @@ def _libraries() -> list[Check]:
     return [Check("libraries", "ok", ", ".join(f"{n} {importlib.metadata.version(n)}" for n in FLOORS))]
 
 
-def _sources(config: Config) -> list[Check]:
+def _sources(base: KnowledgeBase) -> list[Check]:
+    config = base.config
     if not config.sources:
         return [Check("sources", "warn", "none is configured", f"add a [[sources]] table to {config.file}")]
-    checks = []
-    for source in config.sources:
-        path = Path(source.path)
-        if not path.is_dir():
-            checks.append(
-                Check(
-                    f"source {source.name}",
-                    "fail",
-                    f"there is no folder {path}",
-                    f"mend path of [[sources]] {source.name} in {config.file}, or mount it",
-                )
-            )
-        elif not os.access(path, os.R_OK | os.X_OK):
-            checks.append(Check(f"source {source.name}", "fail", f"{path} cannot be read", f"chmod u+rx {path}"))
-        else:
-            checks.append(Check(f"source {source.name}", "ok", str(path)))
-    return checks
+
+    def look(section: SourceSection) -> Check:
+        try:
+            seen = make_source(section, cache=source_cache(base.folder, section)).probe()
+        except SourceError as error:
+            raise SourceError(error.message, remedy=f"{error.remedy}; it is configured in {config.file}") from error
+        return Check(f"source {section.name}", "ok", seen)
+
+    return [_guard(f"source {section.name}", lambda section=section: look(section)) for section in config.sources]  # type: ignore[misc]
 
 
 def _embedder(config: Config) -> Check:

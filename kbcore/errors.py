@@ -21,8 +21,9 @@
     ├── RefusedError                policy refused what was asked (a hold, a blocked release, a guard)
     └── KbUnavailableError          search could not run at all; never the same as finding nothing
 
-Each carries ``message`` (what was wrong and where), ``remedy`` (what to do, often a command) and
-``exit_code`` (what the command line ends with).
+Each carries ``message`` (what was wrong and where), ``remedy`` (what to do, often a command),
+``exit_code`` (what the command line ends with) and ``transient`` (trying again may help: a time-out, a server that is
+busy).
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ class KbError(Exception):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, remedy: str = "") -> None:
+    def __init__(self, message: str, *, remedy: str = "", transient: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.transient = transient
 
     def __str__(self) -> str:
         return f"{self.message}\n  {self.remedy}" if self.remedy else self.message

@@ -75,7 +75,8 @@ class Listed:
 class Listing:
     """What a source holds now. Only a ``complete`` listing says that what is missing from it was removed.
 
-    ``problems`` are (uri, reason) of items that were seen and could not be listed.
+    ``problems`` are (uri, reason) of items that were seen and could not be listed. ``version`` names the state of the
+    source as a whole where it has a name for that (the commit of a git repository).
     """
 
     source: str
@@ -83,16 +84,22 @@ class Listing:
     items: Sequence[Listed]
     complete: bool
     problems: Sequence[tuple[str, str]] = ()
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The bytes of one item, with the validator that goes with exactly these bytes (None where it cannot be trusted)."""
+    """The bytes of one item, with the validator that goes with exactly these bytes (None where it cannot be trusted).
+
+    ``media_type`` is what the source says of the bytes where their name does not tell (a Content-Type without its
+    parameters).
+    """
 
     data: bytes
     etag: str | None
     modified_at: str | None
     fetched_at: str
+    media_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from kbcore.fingerprint import sha256
 from kbcore.ingest.base import Base
 from kbcore.ingest.cutting import cut
 from kbcore.ingest.recipe import Recipe
-from kbcore.parsing import ParserPool, media_type_of, parser_id_for
+from kbcore.ingest.retry import retried
+from kbcore.parsing import ParserPool, media_type_of, parser_id_for, parser_id_today
 from kbcore.parsing.limits import ParseLimits
 from kbcore.planning import Guard, Held
-from kbcore.sources.directory import DirectorySource
 from kbcore.sources.source import Source
 from kbcore.store.repository import ErasedIds
 from kbcore.store.rows import DocumentRow
@@ -82,11 +82,6 @@ class Plan:
         return found
 
 
-def make_sources(config: Config) -> list[Source]:
-    """The configured sources."""
-    return [DirectorySource(s.name, s.path, s.include, s.exclude, s.max_bytes) for s in config.sources]
-
-
 def parse_limits(config: Config) -> ParseLimits:
     return ParseLimits(
         timeout_seconds=config.limits.parse_seconds, memory_bytes=config.limits.parse_memory_mb * 1024 * 1024
@@ -121,7 +116,7 @@ def make_plan(
         progress("list", len(listings), len(sources))
         at = iso(clock())
         try:
-            listing = source.list(at)
+            listing = retried(lambda source=source, at=at: source.list(at))  # type: ignore[misc]
         except SourceError as error:
             errors.append(error)
             plan.sources.append(
@@ -143,6 +138,7 @@ def make_plan(
                 "listed_at": at,
                 "complete": listing.complete,
                 "items": len(listing.items),
+                **({"version": listing.version} if listing.version else {}),
             }
         )
     if errors and not listings:
@@ -193,7 +189,7 @@ class _Builder:
             self._erase(held)
             return
         etag = self.etags.get(doc_id, held.etag if held else None)
-        parser_id = _parser_of(item.uri, held)
+        parser_id = parser_id_today(held.parser_id) if held else None
         if (
             held
             and planning.is_confirmed(item, held, etag=etag, parser_id=parser_id)
@@ -205,7 +201,7 @@ class _Builder:
             self._keep(doc_id, etag)
             return
         try:
-            fetched = source.fetch(item, iso(self.clock()))
+            fetched = retried(lambda: source.fetch(item, iso(self.clock())))
             self._compare(source, item, doc_id, held, fetched)
         except SkippedDocumentError as error:
             self.plan.skipped.append((doc_id, str(error)))
@@ -264,13 +260,13 @@ class _Builder:
         if content in self.erased.get(doc_id, ()):
             self._erase(held)
             return
-        media_type = media_type_of(item.uri, fetched.data[:4096])
+        media_type = media_type_of(item.uri, fetched.data[:4096], fetched.media_type)
         parser_id = parser_id_for(media_type) if media_type else None
         if held and held.content_sha256 == content and held.parser_id == parser_id:
             self._keep(doc_id, fetched.etag)
             return
         row = cut(
-            self.parser.parse(item.uri, fetched.data),
+            self.parser.parse(item.uri, fetched.data, media_type),
             self.plan.recipe,
             source=source.name,
             uri=item.uri,
@@ -291,16 +287,3 @@ class _Builder:
     def _erase(self, held: Held | None) -> None:
         if held:
             self.plan.erased.append(held)
-
-
-def _parser_of(uri: str, held: Held | None) -> str | None:
-    """The parser that today would read the bytes the base holds: by its name where the content said nothing else."""
-    if held is None:
-        return None
-    media_type = media_type_of(uri, b"")
-    today = parser_id_for(media_type) if media_type else None
-    # The kind may have been found by content then; it is the same kind while the bytes are the same.
-    kind = held.parser_id.rsplit("-", 1)[0]
-    if today and today.rsplit("-", 1)[0] == kind:
-        return today
-    return held.parser_id

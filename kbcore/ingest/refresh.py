@@ -6,22 +6,23 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from kbcore.clock import iso
-from kbcore.config import Config
+from kbcore.config import Config, SourceSection
 from kbcore.embedding.batches import worker_pool
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import KbError, ReleaseConflictError
 from kbcore.fingerprint import canonical
 from kbcore.ingest.base import Base
-from kbcore.ingest.plan import Plan, make_plan, make_sources, parse_limits
+from kbcore.ingest.plan import Plan, make_plan, parse_limits
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
 from kbcore.promotion import promote_candidate
-from kbcore.sources.source import Source
+from kbcore.sources import Source, make_source
 from kbcore.store import layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.manifest import Manifest
@@ -89,7 +90,8 @@ def refresh(
     """
     run = repository.begin(by)
     recipe = recipe or Recipe.of(config)
-    sources = list(sources) if sources is not None else make_sources(config)
+    if sources is None:
+        sources = [make_source(section, cache=source_cache(repository.root, section)) for section in config.sources]
     with ExitStack() as stack:
         if not dry_run:
             stack.enter_context(writer_lease(repository.root, run=run.name, since=run.started_at))
@@ -259,6 +261,11 @@ class _Refresh:
             renamed=plan.renamed,
             texts_to_embed=texts_to_embed,
         )
+
+
+def source_cache(root: Path, section: SourceSection) -> Path:
+    """Where a source of the repository at ``root`` may keep what spares it transfers."""
+    return root / layout.CACHE / "sources" / section.name
 
 
 def _read_validators(repository: Repository) -> dict[str, str]:

@@ -48,12 +48,13 @@ def stem_of(uri: str) -> str:
     return " ".join(stem.encode("utf-8", "replace").decode().split())  # names may hold line ends and broken bytes
 
 
-def media_type_of(name: str, head: bytes) -> str | None:
+def media_type_of(name: str, head: bytes, said: str | None = None) -> str | None:
     """The media type of a file, or None where no parser reads it.
 
     ``name`` is a path or URL, ``head`` its first bytes (1,024 are enough). PDF bytes are a PDF whatever their name
     says; a name without an ending is a page if it begins like one. A ``.pdf`` that is none stays application/pdf, so
-    that an error page saved under that name fails instead of being indexed.
+    that an error page saved under that name fails instead of being indexed. ``said`` is what a server says of it: it
+    counts where the name has no ending that is known.
     """
     start = head[:1024].lstrip(_LEADING)
     if start.startswith(b"%PDF-"):
@@ -61,7 +62,16 @@ def media_type_of(name: str, head: bytes) -> str | None:
     suffix = suffix_of(name)
     if not suffix and start[:14].lower().startswith((b"<!doctype html", b"<html")):
         return HTML
-    return _BY_SUFFIX.get(suffix)
+    known = _BY_SUFFIX.get(suffix)
+    if known is None and said in _PARSER_IDS:
+        return said
+    return known
+
+
+def parser_id_today(parser_id: str) -> str:
+    """The id that the parser of the kind of ``parser_id`` has today."""
+    kind = parser_id.rsplit("-", 1)[0]
+    return next((today for today in _PARSER_IDS.values() if today.rsplit("-", 1)[0] == kind), parser_id)
 
 
 def parser_id_for(media_type: str) -> str:

@@ -59,13 +59,13 @@ class ParserPool:
             for name in list(self._children):
                 self._discard(name)
 
-    def parse(self, uri: str, data: bytes) -> Parsed:
-        """Parse one document; ``uri`` gives its kind and, where it names none, its title.
+    def parse(self, uri: str, data: bytes, media_type: str | None = None) -> Parsed:
+        """Parse one document; ``uri`` gives its kind, unless ``media_type`` does, and, where it names none, its title.
 
         Raises SkippedDocumentError where there is nothing to index (blank, or no parser for this kind), DocumentError
         with a short reason where it cannot be parsed within the limits, UsageError on a closed pool.
         """
-        media_type = media_type_of(uri, data[:1024])
+        media_type = media_type or media_type_of(uri, data[:1024])
         if media_type is None:
             raise SkippedDocumentError(f"no parser for {suffix_of(uri) or 'files without an ending'}")
         if len(data) > self.limits.input_bytes:

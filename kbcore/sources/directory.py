@@ -30,6 +30,7 @@ class DirectorySource:
     """
 
     type = "directory"
+    parallel = 1
 
     def __init__(
         self, name: str, path: str, include: Sequence[str], exclude: Sequence[str] = (), max_bytes: int = 50_000_000
@@ -44,18 +45,10 @@ class DirectorySource:
     def list(self, listed_at: str) -> Listing:
         """All files, sorted by URI. SourceError where the folder is not there; an unreadable folder below it makes
         the listing incomplete."""
-        if not self.path.is_dir():
-            raise SourceError(
-                f"source {self.name!r}: there is no folder {self.path}",
-                remedy="mount it or mend [[sources]] path; nothing is taken for removed meanwhile",
-            )
+        self.probe()
         items: dict[str, Listed] = {}
         problems: list[tuple[str, str]] = []
         complete = True
-        try:
-            os.listdir(self.path)
-        except OSError as error:
-            raise SourceError(f"source {self.name!r}: {self.path} cannot be read: {error.strerror}") from error
         failed: list[OSError] = []
         for folder, folders, files in os.walk(self.path, onerror=failed.append):
             folders.sort()
@@ -114,6 +107,22 @@ class DirectorySource:
         if _identity(before) != _identity(after) or len(data) != after.st_size:
             raise DocumentError("changed while it was read")
         return Fetched(data, _validator(after, parse(fetched_at).timestamp()), _time(after), fetched_at)
+
+    def probe(self) -> str:
+        if not self.path.is_dir():
+            raise SourceError(
+                f"source {self.name!r}: there is no folder {self.path}",
+                remedy="mount it or mend [[sources]] path; nothing is taken for removed meanwhile",
+            )
+        try:
+            with os.scandir(self.path) as entries:
+                next(entries, None)
+        except OSError as error:
+            raise SourceError(
+                f"source {self.name!r}: {self.path} cannot be read: {error.strerror}",
+                remedy=f"chmod u+rx {self.path}",
+            ) from error
+        return str(self.path)
 
     def _wanted(self, uri: str) -> bool:
         return any(p.fullmatch(uri) for p in self._include) and not any(p.fullmatch(uri) for p in self._exclude)

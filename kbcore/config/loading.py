@@ -7,133 +7,20 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 import types
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ValidationError
 
+from kbcore.config.sections import Config
+from kbcore.config.sources import SECTION_OF, type_of
 from kbcore.errors import ConfigError
 
 DEFAULT_FILE = "config/kb.toml"
-_DURATION = re.compile(r"(\d+)\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class KbSection(Section):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
-    repository: str = "releases"
-
-
-class GuardSection(Section):
-    """Removals of one source in one run beyond these bounds are withheld until a person approves them."""
-
-    removals: int = Field(3, ge=0)
-    removals_percent: float = Field(25.0, ge=0, le=100)
-    removals_most: int = Field(500, ge=0)
-
-
-class SourceSection(Section):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
-    type: Literal["directory"] = "directory"
-    path: str
-    include: tuple[str, ...] = ("**/*.md", "**/*.markdown", "**/*.html", "**/*.htm", "**/*.txt", "**/*.pdf")
-    exclude: tuple[str, ...] = ()
-    max_bytes: int = Field(50_000_000, ge=1)
-    freshness_target: str | None = None
-    guard: GuardSection = GuardSection()
-
-    @field_validator("freshness_target")
-    @classmethod
-    def _duration(cls, value: str | None) -> str | None:
-        if value is not None and not _DURATION.fullmatch(value):
-            raise ValueError("a duration looks like 12h, 7d or 2w")
-        return value
-
-    @property
-    def freshness_days(self) -> float | None:
-        """The freshness target in days, or None."""
-        if self.freshness_target is None:
-            return None
-        match = _DURATION.fullmatch(self.freshness_target)
-        assert match
-        return int(match[1]) * _SECONDS[match[2]] / 86_400
-
-
-class ChunkingSection(Section):
-    size: int = Field(512, ge=1)
-    overlap: int = Field(50, ge=0)
-    context: Literal["none", "heading"] = "none"
-
-    @model_validator(mode="after")
-    def _bounds(self) -> ChunkingSection:
-        if self.size <= self.overlap:
-            raise ValueError(f"size ({self.size}) must be larger than overlap ({self.overlap})")
-        return self
-
-
-class EmbedderSection(Section):
-    provider: Literal["fastembed", "hashing"] = "fastembed"
-    model: str = "all-MiniLM-L6-v2"
-    path: str | None = None
-    dimension: int = Field(256, ge=8, le=4096)
-    jobs: int = Field(0, ge=0)
-
-
-class ModelsSection(Section):
-    folders: tuple[str, ...] = ()
-
-
-class RetrievalSection(Section):
-    mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
-    fusion: Literal["rrf", "minmax"] = "minmax"
-    alpha: float = Field(0.5, ge=0, le=1)
-    k: int = Field(5, ge=1, le=200)
-    idf: Literal["lucene", "okapi"] = "lucene"
-    weak_cosine: float = Field(0.25, ge=-1, le=1)
-
-
-class ScheduleSection(Section):
-    cron: str = "0 6 * * *"
-    timezone: str = "UTC"
-
-
-class LimitsSection(Section):
-    parse_seconds: float = Field(60.0, gt=0)
-    parse_memory_mb: int = Field(2048, ge=256)
-
-
-class Config(Section):
-    """The whole configuration; ``file`` is where it was read from, ``origins`` where each set value came from."""
-
-    kb: KbSection
-    sources: tuple[SourceSection, ...] = ()
-    chunking: ChunkingSection = ChunkingSection()
-    embedder: EmbedderSection = EmbedderSection()
-    models: ModelsSection = ModelsSection()
-    retrieval: RetrievalSection = RetrievalSection()
-    schedule: ScheduleSection = ScheduleSection()
-    limits: LimitsSection = LimitsSection()
-    file: str = Field(default="", exclude=True)
-    origins: dict[str, str] = Field(default_factory=dict, exclude=True)
-
-    @model_validator(mode="after")
-    def _source_names(self) -> Config:
-        names = [source.name for source in self.sources]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two sources are named {twice[0]!r}")
-        return self
-
-
 SECTIONS = [name for name in Config.model_fields if name not in ("file", "origins")]
 
 
@@ -190,21 +77,27 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def _say(error: Any) -> str:
-    where = [part for part in error["loc"] if part != "file"]
+    where = list(error["loc"])
+    section: type[BaseModel] = Config
+    if where[0] == "sources" and len(where) > 2:
+        # The location of what is wrong in a source names its type too, which the file does not.
+        section = SECTION_OF[where.pop(2)]
+    where = [part for part in where if part != "file"]
     dotted = ".".join(str(part) for part in where) or "configuration"
     if error["type"] == "extra_forbidden":
-        known = _known(where[:-1])
-        return f"unknown key {dotted!r}{_nearest(str(where[-1]), known)}"
+        inside = [part for part in where[2 if section is not Config else 0 : -1] if isinstance(part, str)]
+        return f"unknown key {dotted!r}{_nearest(str(where[-1]), _known(section, inside))}"
     if error["type"] == "missing":
         return f"{dotted} is missing"
+    if error["type"] == "unknown_type":
+        found = str(type_of(error["input"]))
+        return f"{dotted}.type: there is no source of type {found!r}{_nearest(found, list(SECTION_OF))}"
     return f"{dotted}: {error['msg'].removeprefix('Value error, ')} (found {error['input']!r})"
 
 
-def _known(path: list[Any]) -> list[str]:
-    model: Any = Config
+def _known(model: type[BaseModel], path: list[str]) -> list[str]:
     for part in path:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _model(model, part)
+        model = _model(model, part)
     return [name for name in model.model_fields if name not in ("file", "origins")]
 
 

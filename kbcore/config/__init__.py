@@ -1,0 +1,7 @@
+"""The configuration: one file for one knowledge base."""
+
+from kbcore.config.loading import DEFAULT_FILE, effective, load
+from kbcore.config.sections import ChunkingSection, Config
+from kbcore.config.sources import GuardSection, SourceSection
+
+__all__ = ["DEFAULT_FILE", "ChunkingSection", "Config", "GuardSection", "SourceSection", "effective", "load"]

@@ -1,0 +1,81 @@
+"""The sections of a configuration file, their settings and defaults."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from kbcore.config.section import Section
+from kbcore.config.sources import AnySource
+
+
+class KbSection(Section):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    repository: str = "releases"
+
+
+class ChunkingSection(Section):
+    size: int = Field(512, ge=1)
+    overlap: int = Field(50, ge=0)
+    context: Literal["none", "heading"] = "none"
+
+    @model_validator(mode="after")
+    def _bounds(self) -> ChunkingSection:
+        if self.size <= self.overlap:
+            raise ValueError(f"size ({self.size}) must be larger than overlap ({self.overlap})")
+        return self
+
+
+class EmbedderSection(Section):
+    provider: Literal["fastembed", "hashing"] = "fastembed"
+    model: str = "all-MiniLM-L6-v2"
+    path: str | None = None
+    dimension: int = Field(256, ge=8, le=4096)
+    jobs: int = Field(0, ge=0)
+
+
+class ModelsSection(Section):
+    folders: tuple[str, ...] = ()
+
+
+class RetrievalSection(Section):
+    mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
+    fusion: Literal["rrf", "minmax"] = "minmax"
+    alpha: float = Field(0.5, ge=0, le=1)
+    k: int = Field(5, ge=1, le=200)
+    idf: Literal["lucene", "okapi"] = "lucene"
+    weak_cosine: float = Field(0.25, ge=-1, le=1)
+
+
+class ScheduleSection(Section):
+    cron: str = "0 6 * * *"
+    timezone: str = "UTC"
+
+
+class LimitsSection(Section):
+    parse_seconds: float = Field(60.0, gt=0)
+    parse_memory_mb: int = Field(2048, ge=256)
+
+
+class Config(Section):
+    """The whole configuration; ``file`` is where it was read from, ``origins`` where each set value came from."""
+
+    kb: KbSection
+    sources: tuple[AnySource, ...] = ()
+    chunking: ChunkingSection = ChunkingSection()
+    embedder: EmbedderSection = EmbedderSection()
+    models: ModelsSection = ModelsSection()
+    retrieval: RetrievalSection = RetrievalSection()
+    schedule: ScheduleSection = ScheduleSection()
+    limits: LimitsSection = LimitsSection()
+    file: str = Field(default="", exclude=True)
+    origins: dict[str, str] = Field(default_factory=dict, exclude=True)
+
+    @model_validator(mode="after")
+    def _source_names(self) -> Config:
+        names = [source.name for source in self.sources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two sources are named {twice[0]!r}")
+        return self
