@@ -17,7 +17,9 @@ def key_for(name: str, kb: str) -> str:
 def cell(value: Any) -> str:
     """One table cell: no markup, no links, no line breaks."""
     text = "" if value is None else str(value)
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&-])", r"\\\1", " ".join(text.split()))
+    text = re.sub(r"([\\`*_{}\[\]<>()#+!|~&-])", r"\\\1", " ".join(text.split()))
+    # A viewer makes links of bare addresses too: an entity in their midst keeps it from that, and shows the same.
+    return re.sub(r"(?i)\b(https?|ftp|mailto|www)([:.])", lambda m: f"{m[1]}&#{ord(m[2])};", text).replace("@", "&#64;")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbcore.errors import UsageError
 from kbcore.planning import Held, pair_renames
-from kbcore.store.manifest import Manifest
+from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository
 from kbcore.types import Json
 
@@ -102,7 +102,7 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
             if entry["carried_over"] and entry["doc_id"] in right.held
         ],
         withheld=[entry["doc_id"] for entry in right.manifest.withheld if entry["doc_id"] in right.held],
-        settings=_settings(left.manifest, right.manifest),
+        settings=changed_settings(left.manifest.settings, right.manifest.settings),
         totals={old: left.manifest.totals, new: right.manifest.totals},
     )
 
@@ -114,7 +114,12 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
     """
     before, after = _Documents(repository, old), _Documents(repository, new)
     if doc_id not in before.held and doc_id not in after.held:
-        raise UsageError(f"neither {old} nor {new} holds {doc_id!r}", remedy="see: kb documents")
+        near = [known for known in sorted(before.held.keys() | after.held.keys()) if known.endswith(f":{doc_id}")]
+        near = near or difflib.get_close_matches(doc_id, before.held.keys() | after.held.keys(), n=1)
+        raise UsageError(
+            f"neither {old} nor {new} holds {doc_id!r}",
+            remedy=f"did you mean {near[0]}?" if near else "see: kb documents",
+        )
     renamed = _renames(before, after)
     old_id = next((a for a, b in renamed.items() if b == doc_id), doc_id)
     new_id = renamed.get(doc_id, doc_id)
@@ -135,10 +140,3 @@ def _renames(left: _Documents, right: _Documents) -> dict[str, str]:
     gone = [held for doc_id, held in sorted(left.held.items()) if doc_id not in right.held]
     fresh = {doc_id: held.content_sha256 for doc_id, held in sorted(right.held.items()) if doc_id not in left.held}
     return pair_renames(gone, fresh)
-
-
-def _settings(left: Manifest, right: Manifest) -> list[Json]:
-    pairs = {f"chunking {key}": (left.chunking.get(key), right.chunking.get(key)) for key in right.chunking}
-    pairs["analyzer"] = (left.analyzer_id, right.analyzer_id)
-    pairs["embedder"] = tuple(f"{m.embedder['model']} {m.embedder_id}" for m in (left, right))  # type: ignore[assignment]
-    return [{"name": name, "old": a, "new": b} for name, (a, b) in pairs.items() if a != b]

@@ -206,11 +206,21 @@ def _releases(base: KnowledgeBase) -> list[Check]:
                     "current",
                     "fail",
                     f"{state.release} is damaged: {what}",
-                    "kb rollback --reason ..., then restore the file",
+                    'restore the file, or: kb rollback --reason "..."',
                 )
             )
         else:
             checks.append(Check("current", "ok", f"{state.release}, read in full"))
+    if state.release != head and (findings := verify_release(repository, head)):
+        what = "; ".join(f"{f.file}: {f.reason}" for f in findings[:3])
+        checks.append(
+            Check(
+                "newest",
+                "fail",
+                f"{head}, which the next refresh builds on, is damaged: {what}",
+                f'restore the file, or: kb expire {head} --reason "..."',
+            )
+        )
     if state.hold:
         checks.append(
             Check(

@@ -78,6 +78,10 @@ class CorruptReleaseError(KbError):
         """The same finding, said of a release."""
         return CorruptReleaseError(self.reason, file=self.file, release=release, remedy=self.remedy)
 
+    def with_remedy(self, remedy: str) -> CorruptReleaseError:
+        """The same finding, with another way out."""
+        return CorruptReleaseError(self.reason, file=self.file, release=self.release, remedy=remedy)
+
 
 class ReleaseConflictError(KbError):
     pass

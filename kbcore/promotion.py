@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from kbcore.embedding.catalog import Catalog
-from kbcore.errors import RefusedError, ReleaseConflictError, UsageError
+from kbcore.errors import KbError, RefusedError, ReleaseConflictError, UsageError
 from kbcore.store import promotion as log
 from kbcore.store.manifest import Manifest
 from kbcore.store.promotion import Promotion
 from kbcore.store.repository import Repository, Run
 from kbcore.verification import check_servable
+
+ALREADY_CURRENT = "it is current already"
 
 
 def promote_candidate(
@@ -19,12 +21,8 @@ def promote_candidate(
     Gives (whether readers were moved, why not).
     """
     state = repository.state()
-    if state.release == manifest.release:
-        return False, "it is current already"
-    if state.hold is not None:
-        return False, f"on hold: {state.hold['reason']} ({state.hold['by']}, {state.hold['since']})"
-    if manifest.content_digest in state.blocked:
-        return False, "its content was rolled back from and is blocked until the hold is lifted"
+    if why := refusal(state, manifest):
+        return False, why
     check_servable(repository, manifest, catalog)
     reason = "first release" if state.release is None else "refresh"
     try:
@@ -39,6 +37,17 @@ def promote_candidate(
     return True, None
 
 
+def refusal(state: Promotion, manifest: Manifest) -> str | None:
+    """Why a schedule would not make ``manifest`` current, None where it would."""
+    if state.release == manifest.release:
+        return ALREADY_CURRENT
+    if state.hold is not None:
+        return f"on hold: {state.hold['reason']} ({state.hold['by']}, {state.hold['since']})"
+    if manifest.content_digest in state.blocked:
+        return "its content was rolled back from and is blocked until the hold is lifted"
+    return None
+
+
 def promote(
     repository: Repository,
     release: str,
@@ -51,6 +60,8 @@ def promote(
 ) -> Promotion:
     """A person makes ``release`` current; works under a hold and keeps it unless ``lift``."""
     _require(reason)
+    if release in repository.expired():
+        raise RefusedError(f"{release} has expired", remedy="see: kb releases")
     manifest = repository.manifest(release)
     check_servable(repository, manifest, catalog, check_embedder=check_embedder)
     return repository.append(
@@ -84,7 +95,11 @@ def rollback(
     if target in repository.expired():
         raise RefusedError(f"{target} has expired", remedy="choose another with: kb rollback --to RELEASE")
     manifest = repository.manifest(target)
-    left = repository.manifest(state.release).content_digest
+    try:
+        left: str | None = repository.manifest(state.release).content_digest
+    except KbError:
+        # What is left is damaged: its content cannot be named, and nobody can promote it either.
+        left = None
     check_servable(repository, manifest, catalog, check_embedder=check_embedder)
     return repository.append(
         lambda now, stamp: log.rollback(_unmoved(now, state), target, manifest.digest, left, stamp),

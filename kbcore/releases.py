@@ -12,7 +12,8 @@ from kbcore.types import Json
 @dataclass(frozen=True, slots=True)
 class ReleaseRow:
     """``state``: current (readers get it), previous (was current once), candidate (never was), expired, or damaged
-    (its manifest does not read; the counts are None). ``pinned``: retention leaves it alone."""
+    (its manifest does not read; the counts are None). ``pinned``: retention leaves it alone. ``blocked``: its content was
+    rolled back from, and no schedule makes it current until the hold is lifted."""
 
     release: str
     state: str
@@ -27,6 +28,7 @@ class ReleaseRow:
     segments: int | None = None
     changes: Json | None = None
     pinned: bool = False
+    blocked: bool = False
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -65,6 +67,7 @@ def list_releases(repository: Repository) -> list[ReleaseRow]:
                 segments=len(manifest.segments),
                 changes=manifest.changes,
                 pinned=name in state.pins,
+                blocked=manifest.content_digest in state.blocked,
             )
         )
     return rows

@@ -76,7 +76,8 @@ class Listing:
     """What a source holds now. Only a ``complete`` listing says that what is missing from it was removed.
 
     ``problems`` are (uri, reason) of items that were seen and could not be listed. ``version`` names the state of the
-    source as a whole where it has a name for that (the commit of a git repository).
+    source as a whole where it has a name for that (the commit of a git repository). ``unseen`` are beginnings of URIs
+    below which nothing was looked at: a complete listing says nothing of them.
     """
 
     source: str
@@ -85,6 +86,7 @@ class Listing:
     complete: bool
     problems: Sequence[tuple[str, str]] = ()
     version: str | None = None
+    unseen: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One chunk that answers, with the figures of both matchers.
+    """One chunk that answers, with the figures of both matchers. ``ordinal`` is its place in its document, from 0.
 
     ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are
     1-based places in each matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
@@ -124,6 +126,7 @@ class Hit:
 
     chunk_id: str
     doc_id: str
+    ordinal: int
     source: str
     uri: str
     title: str

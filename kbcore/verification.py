@@ -57,8 +57,8 @@ def verify_release(repository: Repository, release: str, *, checked: dict[str, S
     checked = {} if checked is None else checked
     try:
         manifest = repository.manifest(release)
-    except CorruptReleaseError as error:
-        return [Finding(release, error.file, error.reason)]
+    except (KbError, OSError) as error:
+        return [_finding(release, error, layout.manifest_file(release))]
     _collect(findings, release, lambda: repository.embedder(manifest))
     digests: list[str] = []
     whole = True
@@ -75,9 +75,9 @@ def verify_release(repository: Repository, release: str, *, checked: dict[str, S
             for file in list(known.body["files"]):
                 if file != layout.DOCUMENTS_FILE:
                     known.drop(file)
-        except CorruptReleaseError as error:
+        except (KbError, OSError) as error:
             whole = False
-            findings.append(Finding(release, error.file, error.reason))
+            findings.append(_finding(release, error, f"{layout.SEGMENTS}/{ref.name}"))
     if whole:
         found = content_digest(
             chunker_id=manifest.chunking["chunker_id"],
@@ -106,13 +106,19 @@ def verify_repository(
     if progress:
         progress("verify", len(names), len(names))
     findings += _verify_chain(repository)
+    for folder in (layout.PROMOTIONS, layout.CHECKS, layout.ERASED, layout.EXPIRED):
+        for file in repository.store.list(folder):
+            if not layout.is_record(file):
+                findings.append(Finding(None, file, "is not a record of kbcore's; move it out of the repository"))
     for folder in (layout.CHECKS, layout.ERASED, layout.EXPIRED):
-        files = repository.store.list(folder)
-        for number, file in enumerate(files, start=1):
+        files = repository.records(folder)
+        for file in files:
             _collect(findings, None, partial(repository.record, file))
-            if folder != layout.EXPIRED and layout.sequence_of(file) != number:
-                findings.append(Finding(None, file, f"a record before it is missing: it should be number {number}"))
-                break
+        if folder != layout.EXPIRED:
+            # Two runs that ended at once, on two machines, may have given their checks the same number.
+            numbers = {layout.sequence_of(file) for file in files}
+            for number in sorted(set(range(1, max(numbers, default=0) + 1)) - numbers):
+                findings.append(Finding(None, f"{folder}/{number:06d}", "the record of this number is missing"))
     return findings
 
 
@@ -125,8 +131,8 @@ def _verify_chain(repository: Repository) -> list[Finding]:
         file = layout.promotion_file(seq)
         try:
             record = repository.promotion(seq)
-        except CorruptReleaseError as error:
-            findings.append(Finding(None, error.file, error.reason))
+        except (KbError, OSError) as error:
+            findings.append(_finding(None, error, file))
             previous, expected = None, seq + 1
             continue
         if seq != expected:
@@ -137,8 +143,8 @@ def _verify_chain(repository: Repository) -> list[Finding]:
             release, digest = record.release, record.manifest_digest
             try:
                 repository.manifest(release, digest=digest)
-            except CorruptReleaseError as error:
-                finding = Finding(error.release or release, error.file, error.reason)
+            except (KbError, OSError) as error:
+                finding = _finding(release, error, layout.manifest_file(release))
                 if finding not in findings:
                     findings.append(finding)
         previous, expected = record.digest, seq + 1
@@ -148,10 +154,17 @@ def _verify_chain(repository: Repository) -> list[Finding]:
 def _collect(findings: list[Finding], release: str | None, read: Callable[[], object]) -> None:
     try:
         read()
-    except CorruptReleaseError as error:
-        findings.append(Finding(release, error.file, error.reason))
-    except KbError as error:
-        findings.append(Finding(release, "", error.message))
+    except (KbError, OSError) as error:
+        findings.append(_finding(release, error, ""))
+
+
+def _finding(release: str | None, error: KbError | OSError, file: str) -> Finding:
+    """What an error says; ``file`` is where it came up, if the error does not know."""
+    if isinstance(error, CorruptReleaseError):
+        return Finding(error.release or release, error.file, error.reason)
+    if isinstance(error, OSError):
+        return Finding(release, file, f"cannot be read: {error.strerror or error}")
+    return Finding(release, file, error.message)
 
 
 def _first_live(snapshot: Snapshot) -> int:

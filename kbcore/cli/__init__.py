@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import sys
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from kbcore import __version__
 from kbcore.cli import building, caring, looking, moving, searching
+from kbcore.cli.output import INTERRUPTED
 
 app = typer.Typer(
     name="kb",
@@ -40,4 +46,28 @@ for part in (building.app, looking.app, searching.app, moving.app, caring.app):
 
 
 def main() -> None:
-    app()
+    """Run a command line. Whatever the locale, output never fails for want of a letter; usage errors are JSON too where
+    JSON was asked for."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if "--json" not in sys.argv:
+        app()
+        return
+    try:
+        code = app(standalone_mode=False)
+    except TyperException as error:
+        line = {
+            "message_type": "error",
+            "error": "UsageError",
+            "code": 2,
+            "message": error.format_message(),
+            "remedy": "",
+        }
+        print(json.dumps(line, ensure_ascii=False), file=sys.stderr)
+        code = 2
+    except typer.Abort:
+        code = INTERRUPTED
+    sys.exit(code if isinstance(code, int) else 0)

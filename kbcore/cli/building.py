@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbcore.cli.output import AsJson, ConfigFile, emit, guarded, progress, say, size, table
+from kbcore.cli.output import AsJson, ConfigFile, emit, guarded, hint, progress, say, size, table
 
 if TYPE_CHECKING:
     from kbcore.ingest.refresh import RefreshReport
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 POLICY, FAILURES_CHANGED, DIFFERENCES = 3, 4, 5
+WITHHELD_SHOWN = 20
 TEMPLATE = """\
 [kb]
 name = "{name}"
@@ -48,18 +49,26 @@ timezone = "UTC"
 def init(
     config: ConfigFile = None,
     as_json: AsJson = False,
-    name: Annotated[str, typer.Option(help="Name for a new configuration file.")] = "helpdesk",
+    name: Annotated[str | None, typer.Option(help="Name in a new configuration file (default: helpdesk).")] = None,
 ) -> None:
     """Make the repository, and a configuration file where there is none; the storage is probed first."""
     import os
 
     from kbcore.config import DEFAULT_FILE, load
+    from kbcore.config.sources import DirectorySection
+    from kbcore.errors import UsageError
     from kbcore.knowledge_base import KnowledgeBase
+    from kbcore.store import layout
     from kbcore.store.probe import require_storage
 
     file = Path(config or os.environ.get("KB_CONFIG") or DEFAULT_FILE)
     wrote = not file.exists()
+    if name is not None and not wrote:
+        raise UsageError(f"{file} is there already and names the knowledge base", remedy="leave --name out, or give -c")
+    name = name or "helpdesk"
     if wrote:
+        if not layout.is_kb_name(name):
+            raise UsageError(f"{name!r} cannot name a knowledge base", remedy="use lower-case letters, digits, . _ -")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(TEMPLATE.format(name=name), encoding="utf-8")
     base = KnowledgeBase(load(file))
@@ -73,9 +82,12 @@ def init(
               "repository_id": base.repository.repository_id})  # fmt: skip
         return
     if wrote:
-        say(f"wrote {file}: name your sources there")
-    say(f"{'found' if existed else 'made'} the repository {base.folder}")
-    say("next: kb doctor, then kb refresh")
+        say(f"wrote {file}")
+    say(f"{'found' if existed else 'made'} the repository {base.folder.absolute()}")
+    missing = [s.path for s in base.config.sources if isinstance(s, DirectorySection) and not Path(s.path).is_dir()]
+    if missing:
+        say(f"next: name your sources in {file}: there is no folder {Path(missing[0]).absolute()} yet")
+    say(hint("next: kb doctor, then kb refresh", config))
 
 
 @app.command()
@@ -90,7 +102,7 @@ def plan(
     if as_json:
         emit(report.to_json())
     else:
-        _print_report(report)
+        _print_report(report, config)
     if exit_code and report.outcome == "published":
         raise typer.Exit(DIFFERENCES)
 
@@ -110,7 +122,7 @@ def refresh(
             "--approve-removals",
             min=0,
             metavar="N",
-            help="List again and apply at most N withheld removals of each source.",
+            help="List again and apply at most N withheld removals.",
         ),
     ] = 0,
     strict: Annotated[bool, typer.Option("--strict", help="End with 4 if any document failed.")] = False,
@@ -120,7 +132,7 @@ def refresh(
     if as_json:
         emit(report.to_json())
     else:
-        _print_report(report)
+        _print_report(report, config)
     if any("error" in source for source in report.sources):
         raise typer.Exit(1)
     if report.withheld_removals:
@@ -140,7 +152,9 @@ def _run(config: Path | None, as_json: bool, **parameters: Any) -> RefreshReport
         return run_refresh(base.repository, loaded, progress=show, **parameters)
 
 
-def _print_report(report: RefreshReport) -> None:
+def _print_report(report: RefreshReport, config: Path | None) -> None:
+    from kbcore.promotion import ALREADY_CURRENT
+
     if report.dry_run:
         verb = "would publish a release" if report.outcome == "published" else "would publish nothing"
         say(f"a refresh {verb}: {report.texts_to_embed} texts to embed, {report.texts_reused} reused")
@@ -149,11 +163,20 @@ def _print_report(report: RefreshReport) -> None:
             f"{report.chunks['total']} chunks, {report.chunks['new']} of them new; {report.texts_embedded} texts embedded, "
             f"{report.texts_reused + report.texts_resumed} reused; {size(report.bytes_written)} written")  # fmt: skip
     else:
-        say(f"unchanged: {report.release} stands, nothing embedded, nothing published")
-    table(list(report.changes), [list(report.changes.values())])
-    if not report.dry_run:
-        current = report.not_promoted == "it is current already"
-        say(f"{report.release} is current" if report.promoted or current else f"not promoted: {report.not_promoted}")
+        say(f"unchanged: {report.release} holds what the sources hold; nothing published, nothing embedded")
+    for setting in report.settings:
+        say(f"every document is cut anew: {setting['name']} {setting['old']} -> {setting['new']}")
+    counts = {**report.changes, "failed": len(report.failures), "withheld": len(report.withheld_removals)}
+    table(list(counts), [list(counts.values())])
+    if report.promoted:
+        before = report.promoted_from
+        say(f"promoted {report.release}" + (f": readers had {before}" if before else ""))
+    elif report.not_promoted == ALREADY_CURRENT:
+        say(f"{report.release} is current")
+    elif report.not_promoted is None:
+        say(f"and would make {report.release or 'it'} current")
+    else:
+        say(f"{'would not be' if report.dry_run else 'not'} promoted: {report.not_promoted}")
     for source in report.sources:
         if "error" in source:
             say(f"source {source['name']}: {source['error']}")
@@ -167,6 +190,8 @@ def _print_report(report: RefreshReport) -> None:
         table(["skipped", "reason"], [[s["doc_id"], s["reason"]] for s in report.skipped])
     if report.withheld_removals:
         count = len(report.withheld_removals)
-        say(f"{count} removals withheld; if they are meant: kb refresh --approve-removals {count}")
-        for doc_id in report.withheld_removals[:20]:
+        say(hint(f"{count} removals withheld; if they are meant: kb refresh --approve-removals {count}", config))
+        for doc_id in report.withheld_removals[:WITHHELD_SHOWN]:
             say(f"  {doc_id}")
+        if count > WITHHELD_SHOWN:
+            say(f"  and {count - WITHHELD_SHOWN} more: --json names them all")

@@ -39,6 +39,8 @@ def verify(
         emit({"releases": names, "findings": [finding.to_json() for finding in findings]})
     elif findings:
         table(["release", "file", "finding"], [[f.release, f.file, f.reason] for f in findings])
+    elif not names:
+        say("nothing was published yet; all records are as written")
     else:
         say(f"{', '.join(names) if len(names) < 6 else f'{len(names)} releases'}: read in full, all as published")
     if findings:

@@ -8,6 +8,7 @@ import typer
 
 from kbcore.cli.building import DIFFERENCES
 from kbcore.cli.output import AsJson, ConfigFile, ReleaseArgument, ReleaseOption, emit, guarded, say, table
+from kbcore.errors import UsageError
 
 app = typer.Typer()
 
@@ -30,7 +31,7 @@ def releases(config: ConfigFile = None, as_json: AsJson = False) -> None:
     table(
         ["release", "state", "created", "documents", "+", "~", "-", "renamed", "chunks", "segments", "content"],
         [
-            [r.release, r.state + (" pinned" if r.pinned else ""), r.created_at, r.documents,
+            [r.release, r.state + ", pinned" * r.pinned + ", blocked" * r.blocked, r.created_at, r.documents,
              *([r.changes[key] for key in ("added", "changed", "removed", "renamed")] if r.changes else [None] * 4),
              r.chunks, r.segments, (r.content_digest or "")[:12]]
             for r in rows
@@ -127,6 +128,11 @@ def documents(
     for segment in repository.segments(manifest):
         live = segment.live_documents(repository.erased())
         found += [row for row, alive in zip(segment.documents(columns).to_pylist(), live) if alive]
+    known = sorted({row["source"] for row in found} | {entry["name"] for entry in manifest.sources})
+    if source is not None and source not in known:
+        raise UsageError(
+            f"{manifest.release} has no source {source!r}", remedy=f"its sources: {', '.join(known) or 'none'}"
+        )
     found = sorted((row for row in found if source in (None, row["source"])), key=lambda row: row["doc_id"])
     if as_json:
         import json
@@ -145,7 +151,10 @@ def documents(
 @app.command()
 @guarded
 def diff(
-    old: Annotated[str, typer.Argument(help="The release to compare with.")] = "previous",
+    old: Annotated[
+        str | None,
+        typer.Argument(help="The release to compare with (default: current, or previous where the latest is current)."),
+    ] = None,
     new: Annotated[str, typer.Argument(help="The release that is compared.")] = "latest",
     text: Annotated[
         str | None, typer.Option("--text", metavar="DOC", help="Show how this document's text changed.")
@@ -159,7 +168,10 @@ def diff(
     from kbcore.knowledge_base import open_repository
 
     repository = open_repository(config).repository
-    left, right = repository.resolve(old), repository.resolve(new)
+    right = repository.resolve(new)
+    if old is None:
+        old = "previous" if right == repository.state().release else "current"
+    left = repository.resolve(old)
     if text is not None:
         lines = text_diff(repository, left, right, text)
         if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbcore.cli.output import AsJson, ConfigFile, Reason, emit, guarded, say
+from kbcore.cli.output import AsJson, ConfigFile, Reason, emit, guarded, hint, say
 
 if TYPE_CHECKING:
     from kbcore.knowledge_base import KnowledgeBase
@@ -113,22 +113,54 @@ def pin(
     ))  # fmt: skip
 
 
+@app.command()
+@guarded
+def expire(
+    release: Annotated[str, typer.Argument(help="The release to take out of service.")],
+    reason: Reason = "",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a release out of service for good; the newest one only if it is damaged."""
+    from kbcore import expiry
+    from kbcore.knowledge_base import open_repository
+
+    repository = open_repository(config).repository
+    # By its number alone: the names that follow what is served mean what must not expire.
+    name = release if release in repository.releases() else repository.resolve(release)
+    run = repository.begin()
+    expiry.expire(repository, name, reason=reason, run=run)
+    if as_json:
+        emit({"release": name, "state": "expired", "reason": reason, "by": run.by, "run": run.name})
+    else:
+        say(f"{name} has expired: no reader opens it any more")
+
+
 def _move(config: Path | None, as_json: bool, move: Callable[[KnowledgeBase, Run], Promotion]) -> None:
     from kbcore.knowledge_base import open_repository
 
     base = open_repository(config)
     started = time.perf_counter()
-    before = base.repository.state().release
+    state = base.repository.state()
+    before = state.release
     record = move(base, base.repository.begin())
     if as_json:
         emit({**record.to_body(), "from": before, "seconds": round(time.perf_counter() - started, 3)})
         return
-    moved = (
-        f"{before or 'nothing'} -> {record.release or 'nothing'}"
-        if before != record.release
-        else f"{record.release} stays current"
-    )
+    if before != record.release:
+        moved = f"{before or 'nothing'} -> {record.release or 'nothing'}"
+    else:
+        moved = f"{record.release} stays current" if record.release else "nothing is current yet"
+    for name in sorted(set(record.pins) ^ set(state.pins)):
+        moved = f"{name} is {'kept whatever retention says' if name in record.pins else 'let go'}; {moved}"
     say(f"{record.seq} {record.kind}: {moved}")
+    if len(record.blocked) < len(state.blocked):
+        say("what was rolled back from is not blocked any more")
+    elif len(record.blocked) > len(state.blocked):
+        say(f"the content of {before} is blocked: no refresh makes it current until the hold is lifted")
+    head = base.repository.head()
+    if record.hold is None and head != record.release and record.kind in ("promote", "undo"):
+        say(hint(f'the next refresh makes {head} current, unless you say: kb hold --reason "..."', config))
     if record.hold:
         say(f"on hold: {record.hold['reason']} ({record.hold['by']}, {record.hold['since']})")
-        say('end it with: kb hold --lift --reason "..."')
+        say(hint('end it with: kb hold --lift --reason "..."', config))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import shlex
 import sys
 import time
 import unicodedata
@@ -15,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from kbcore.errors import KbError
+from kbcore.errors import KbError, UsageError
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="Configuration file (default: KB_CONFIG, else config/kb.toml).")
@@ -24,9 +26,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout
 NAMES = "current, previous, latest, a release or a prefix of one."
 ReleaseOption = Annotated[str, typer.Option("--release", "-R", help=NAMES)]
 ReleaseArgument = Annotated[str, typer.Argument(help=NAMES)]
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the log.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the log. Required.")]
 
 INTERRUPTED = 130
+LEGIBLE = 20
+_COMMAND = re.compile(r"\bkb (?:config )?[a-z]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -35,31 +39,46 @@ def guarded(command: F) -> F:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
+        config, as_json = kwargs.get("config"), kwargs.get("as_json", False)
         try:
+            _refuse_broken(kwargs)
             return command(*args, **kwargs)
         except KbError as error:
-            fail(error.message, error.remedy, error.exit_code, type(error).__name__, kwargs.get("as_json", False))
+            fail(error.message, hint(error.remedy, config), error.exit_code, type(error).__name__, as_json)
         except KeyboardInterrupt:
-            fail(
-                "interrupted: nothing half-done is visible",
-                "",
-                INTERRUPTED,
-                "Interrupted",
-                kwargs.get("as_json", False),
-            )
+            fail("interrupted: nothing half-done is visible", "", INTERRUPTED, "Interrupted", as_json)
         except BrokenPipeError:
             # The reader of a pipe went away: not an error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except PermissionError as error:
+            from kbcore.store.lease import user
+
+            what = f"{error.filename or 'a file'} may not be read or written by {user()}: {error.strerror}"
+            fail(what, "give that user the right, or run as another one", 1, "PermissionError", as_json)
         except (OSError, MemoryError) as error:
             if os.environ.get("KB_DEBUG"):
                 raise
-            fail(
-                f"{type(error).__name__}: {error}", "set KB_DEBUG=1 to see where", 1, type(error).__name__,
-                kwargs.get("as_json", False),
-            )  # fmt: skip
+            fail(f"{type(error).__name__}: {error}", "set KB_DEBUG=1 to see where", 1, type(error).__name__, as_json)
 
     return run  # type: ignore[return-value]
+
+
+def _refuse_broken(given: dict[str, Any]) -> None:
+    """An argument that is not UTF-8 arrives with lone surrogates, which no library beneath takes."""
+    for name, value in given.items():
+        if isinstance(value, str) and not value.isascii():
+            try:
+                value.encode("utf-8")
+            except UnicodeEncodeError:
+                raise UsageError(f"{name.replace('_', ' ')} is not valid UTF-8: {value!a}") from None
+
+
+def hint(text: str, config: Path | None) -> str:
+    """A text with commands in it, each for the configuration file that was given to this one."""
+    if config is None:
+        return text
+    return _COMMAND.sub(lambda match: f"{match[0]} -c {shlex.quote(str(config))}", text)
 
 
 def fail(message: str, remedy: str, code: int, kind: str, as_json: bool) -> None:
@@ -91,29 +110,57 @@ def say(text: str = "") -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table on stdout; numbers to the right. In a pipe it is as wide as its content."""
+    """A table on stdout; numbers to the right. In a pipe it is as wide as its content; on a terminal long cells are cut
+    with an ellipsis, and rows that would be cut to nothing are printed one value a line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [["" if value is None else clean(str(value)) for value in row] for row in rows]
+    cells = [["" if value is None else _one_line(str(value)) for value in row] for row in rows]
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(columns)]
+    wide = sum(widths) + 3 * len(widths)
+    terminal = sys.stdout.isatty()
+    # Rich ends the program with 1 where the reader of a pipe went away; that is no error of ours.
+    console_type = type("Pipe", (Console,), {"on_broken_pipe": _raise_broken_pipe})
+    console = console_type() if terminal else console_type(width=max(80, wide + 2), force_terminal=False)
+    if terminal and sum(min(width, LEGIBLE) + 3 for width in widths) > console.width:
+        _records(columns, cells)
+        return
     kinds = [all(_number(row[i]) for row in cells if row[i]) for i in range(len(columns))]
     drawn = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False)
-    for name, number in zip(columns, kinds):
-        drawn.add_column(name, justify="right" if number and cells else "left", overflow="fold")
+    for name, number, width in zip(columns, kinds, widths):
+        drawn.add_column(
+            name,
+            justify="right" if number and cells else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+            min_width=min(width, LEGIBLE),
+        )
     for row in cells:
         drawn.add_row(*(Text(value) for value in row))
-    console = Console() if sys.stdout.isatty() else Console(width=max(80, _width(columns, cells)), force_terminal=False)
     console.print(drawn)
+
+
+def _raise_broken_pipe(_: Any) -> None:
+    raise BrokenPipeError
+
+
+def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows too wide for the terminal: one value a line, in full."""
+    space = max(map(len, columns), default=0)
+    for number, row in enumerate(rows, start=1):
+        say(f"-- {number} " + "-" * max(0, space - len(str(number)) - 2))
+        for name, value in zip(columns, row):
+            say(f"{name:<{space}}  {value}")
+
+
+def _one_line(text: str) -> str:
+    return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _number(text: str) -> bool:
     return text.replace(".", "", 1).replace(",", "").lstrip("+-").isdigit()
-
-
-def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    return sum(max(len(c), *(len(row[i]) for row in rows), 0) + 3 for i, c in enumerate(columns)) if rows else 80
 
 
 def size(count: int) -> str:
@@ -154,8 +201,13 @@ def progress(as_json: bool) -> Any:
 
             def show(stage: str, done: int, total: int) -> None:
                 if stage not in tasks:
+                    # One stage ends where the next begins, also where it was not told so.
+                    for task in tasks.values():
+                        bars.stop_task(task)
                     tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=total)
                 bars.update(tasks[stage], completed=done, total=total)
+                if done == total:
+                    bars.stop_task(tasks[stage])
 
             yield show
     else:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 EXCERPT = 320
+WORDS = {
+    "no_match": "nothing matches",
+    "kb_empty": "the release holds no documents",
+    "weak_evidence": "weak evidence: these may not answer the question",
+    "hits": "",
+}
 
 
 class SearchMode(StrEnum):
@@ -67,14 +73,9 @@ def _result_json(result: SearchResult) -> dict[str, Any]:
 
 
 def _print_result(result: SearchResult) -> None:
-    words = {
-        "no_match": "nothing matches",
-        "kb_empty": "the release holds no documents",
-        "weak_evidence": "weak evidence: these may not answer the question",
-        "hits": "",
-    }
-    head = f"{result.release}, {result.mode}, ordered by {result.score_kind}"
-    say(f"{head}: {words[result.outcome]}" if words[result.outcome] else head)
+    head = f"{result.release}, {result.mode}" + (f", ordered by {result.score_kind}" if result.hits else "")
+    words = "the question is blank" if result.evidence.get("blank_query") else WORDS[result.outcome]
+    say(f"{head}: {words}" if words else head)
     if result.evidence.get("query_truncated"):
         say("the question is longer than the embedder reads; its end counts in keyword search only")
     for rank, hit in enumerate(result.hits, start=1):
@@ -107,12 +108,43 @@ def _figures(hit: Hit) -> str:
 
 
 def _print_against(left: SearchResult, right: SearchResult) -> None:
-    places = {(hit.doc_id, hit.text): rank for rank, hit in enumerate(right.hits, start=1)}
+    """Both orders in one table: what is in both, what changed its text (old and new around the first difference), what
+    is in one alone."""
     say(f"{left.release} against {right.release}, {left.mode}, ordered by {left.score_kind}")
-    rows = []
+    for result in (left, right):
+        if WORDS[result.outcome]:
+            say(f"{result.release}: {WORDS[result.outcome]}")
+    ranks = {(hit.doc_id, hit.text): rank for rank, hit in enumerate(right.hits, start=1)}
+    same = {key: ranks[key] for hit in left.hits if (key := (hit.doc_id, hit.text)) in ranks}
+    # A text that is in one release alone, paired with the nearest one of the same document in the other.
+    others = {rank: right.hits[rank - 1] for key, rank in ranks.items() if key not in same}
+    rows: list[list[Any]] = []
     for rank, hit in enumerate(left.hits, start=1):
-        other = places.pop((hit.doc_id, hit.text), None)
-        rows.append([rank, other or "-", f"{hit.score:.3f}", hit.doc_id, " ".join(hit.text.split())[:70]])
-    for (doc_id, text), rank in places.items():
-        rows.append(["-", rank, f"{right.hits[rank - 1].score:.3f}", doc_id, " ".join(text.split())[:70]])
-    table([left.release, right.release, "score", "document", "text"], rows)
+        key = (hit.doc_id, hit.text)
+        if key in same:
+            rows.append([rank, same[key], "", f"{hit.score:.3f}", hit.doc_id, _short(hit.text)])
+            continue
+        pairs = [(place, other) for place, other in others.items() if other.doc_id == hit.doc_id]
+        if not pairs:
+            rows.append([rank, "-", f"only {left.release}", f"{hit.score:.3f}", hit.doc_id, _short(hit.text)])
+            continue
+        place, other = max(pairs, key=lambda pair: _agreeing(pair[1].text, hit.text))
+        del others[place]
+        at = _agreeing(hit.text, other.text)
+        rows.append([rank, place, f"now in {left.release}", f"{hit.score:.3f}", hit.doc_id, _short(hit.text, at)])
+        rows.append(["", "", f"was in {right.release}", f"{other.score:.3f}", other.doc_id, _short(other.text, at)])
+    for place, other in others.items():
+        rows.append(["-", place, f"only {right.release}", f"{other.score:.3f}", other.doc_id, _short(other.text)])
+    if rows:
+        table([left.release, right.release, "", "score", "document", "text"], rows)
+
+
+def _agreeing(a: str, b: str) -> int:
+    """How many characters two texts share at their beginning."""
+    return next((at for at, (left, right) in enumerate(zip(a, b)) if left != right), min(len(a), len(b)))
+
+
+def _short(text: str, at: int = 0) -> str:
+    """Some words of a text, from a little before ``at`` on."""
+    start = max(0, at - 30)
+    return ("… " if start else "") + " ".join(text[start : start + 90].split())[:76]

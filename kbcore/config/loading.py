@@ -28,7 +28,7 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] = os.environ
     """Read a configuration file (default: KB_CONFIG, else config/kb.toml). ConfigError says which key is wrong and why."""
     file = Path(path or environ.get("KB_CONFIG") or DEFAULT_FILE)
     try:
-        values: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        values: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration file {file}", remedy="write one with: kb init") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -40,7 +40,7 @@ def load(path: str | Path | None = None, environ: Mapping[str, str] = os.environ
     try:
         config = Config.model_validate({**values, "file": str(file), "origins": origins})
     except ValidationError as error:
-        raise ConfigError(f"{file}: " + "; ".join(_say(e) for e in error.errors())) from None
+        raise ConfigError("; ".join(_say(e, file, origins) for e in error.errors())) from None
     return config
 
 
@@ -76,23 +76,35 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> list[str]:
     return names
 
 
-def _say(error: Any) -> str:
+def _say(error: Any, file: Path, origins: Mapping[str, str]) -> str:
+    """What is wrong, after the file or the environment variable it stands in."""
     where = list(error["loc"])
     section: type[BaseModel] = Config
     if where[0] == "sources" and len(where) > 2:
         # The location of what is wrong in a source names its type too, which the file does not.
         section = SECTION_OF[where.pop(2)]
     where = [part for part in where if part != "file"]
-    dotted = ".".join(str(part) for part in where) or "configuration"
+    dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
+    origin = origins.get(dotted, str(file))
+    found = error["input"]
     if error["type"] == "extra_forbidden":
         inside = [part for part in where[2 if section is not Config else 0 : -1] if isinstance(part, str)]
-        return f"unknown key {dotted!r}{_nearest(str(where[-1]), _known(section, inside))}"
-    if error["type"] == "missing":
-        return f"{dotted} is missing"
-    if error["type"] == "unknown_type":
-        found = str(type_of(error["input"]))
-        return f"{dotted}.type: there is no source of type {found!r}{_nearest(found, list(SECTION_OF))}"
-    return f"{dotted}: {error['msg'].removeprefix('Value error, ')} (found {error['input']!r})"
+        said = f"unknown key {dotted!r}{_nearest(str(where[-1]), _known(section, inside))}"
+    elif error["type"] == "missing":
+        said = f"{dotted} is missing"
+    elif error["type"] == "unknown_type":
+        kind = str(type_of(found))
+        said = f"{dotted}.type: there is no source of type {kind!r}{_nearest(kind, list(SECTION_OF))}"
+    elif error["type"] == "tuple_type" and dotted == "sources":
+        said = "sources are tables of an array: write [[sources]], with two brackets on each side"
+    elif error["type"] == "tuple_type":
+        said = f'{dotted} is a list: write ["{found}"]' if isinstance(found, str) else f"{dotted} is a list"
+    elif error["type"] in ("model_type", "model_attributes_type"):
+        said = f"{dotted} is a table: write [{dotted}] and its settings below (found {found!r})"
+    else:
+        shown = "" if isinstance(found, dict) else f" (found {found!r})"
+        said = f"{dotted or 'configuration'}: {error['msg'].removeprefix('Value error, ')}{shown}"
+    return f"{origin}: {said}"
 
 
 def _known(model: type[BaseModel], path: list[str]) -> list[str]:

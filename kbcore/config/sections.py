@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import zoneinfo
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from kbcore.config.section import Section
 from kbcore.config.sources import AnySource
@@ -32,6 +34,7 @@ class EmbedderSection(Section):
     model: str = "all-MiniLM-L6-v2"
     path: str | None = None
     dimension: int = Field(256, ge=8, le=4096)
+    edition: int = Field(1, ge=1)
     jobs: int = Field(0, ge=0)
 
 
@@ -51,6 +54,20 @@ class RetrievalSection(Section):
 class ScheduleSection(Section):
     cron: str = "0 6 * * *"
     timezone: str = "UTC"
+
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, value: str) -> str:
+        if len(value.split()) != 5 or not re.fullmatch(r"[\d*/,\-a-zA-Z?L#\s]+", value):
+            raise ValueError('a schedule has five fields, as in "0 6 * * 1-5": minute, hour, day, month, weekday')
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in zoneinfo.available_timezones():
+            raise ValueError('there is no time zone of this name; one looks like "Europe/Berlin"')
+        return value
 
 
 class LimitsSection(Section):

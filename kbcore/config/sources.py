@@ -5,12 +5,24 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from kbcore.config.section import Section
+from kbcore.globs import glob_pattern
 
 _DURATION = re.compile(r"(\d+)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        glob_pattern(pattern)
+    except re.error as error:
+        raise ValueError(f"is not a pattern: {error}") from None
+    return pattern
+
+
+Globs = tuple[Annotated[str, AfterValidator(_compiles)], ...]
 FILES = ("**/*.md", "**/*.markdown", "**/*.html", "**/*.htm", "**/*.txt", "**/*.pdf")
 
 
@@ -50,8 +62,8 @@ class DirectorySection(SourceSection):
 
     type: Literal["directory"] = "directory"
     path: str
-    include: tuple[str, ...] = FILES
-    exclude: tuple[str, ...] = ()
+    include: Globs = FILES
+    exclude: Globs = ()
 
 
 class GitSection(SourceSection):
@@ -61,8 +73,8 @@ class GitSection(SourceSection):
     url: str
     ref: str = "HEAD"
     folder: str = ""
-    include: tuple[str, ...] = FILES
-    exclude: tuple[str, ...] = ()
+    include: Globs = FILES
+    exclude: Globs = ()
 
 
 def type_of(value: Any) -> Any:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -46,17 +47,21 @@ def embed_texts(
     *,
     spec: EmbedderSpec | None = None,
     executor: Executor | None = None,
+    done: Callable[[int], None] | None = None,
 ) -> Vectors:
     """Vectors of ``texts`` in their order; ``lengths`` are their token counts.
 
     With an ``executor``, tasks of some thousand tokens go to its workers, each of which makes the embedder from
-    ``spec`` and refuses to work if it comes out with another identity.
+    ``spec`` and refuses to work if it comes out with another identity. ``done`` is told how many texts came back, each
+    time some did.
     """
     groups = batches(lengths)
     vectors = np.empty((len(texts), embedder.dimension), dtype=np.float32)
     if executor is None or spec is None or len(texts) < IN_PROCESS:
         for group in groups:
             vectors[group] = embedder.embed([texts[i] for i in group])
+            if done:
+                done(len(group))
         return vectors
     tasks = _tasks(groups, lengths)
     futures = [
@@ -67,6 +72,8 @@ def embed_texts(
         for task, future in zip(tasks, futures, strict=True):
             for group, rows in zip(task, future.result(), strict=True):
                 vectors[group] = rows
+            if done:
+                done(sum(map(len, task)))
     except BrokenProcessPool as error:
         raise EmbeddingFailedError(
             "a worker process ended before its texts were embedded",
@@ -95,15 +102,28 @@ def worker_pool(jobs: int = 0) -> Iterator[Executor | None]:
 
     Spawned, never forked: a child forked after FAISS or onnxruntime has run may hang.
     """
-    count = jobs or len(os.sched_getaffinity(0))
+    count = jobs or _cores()
     if count < 2:
         yield None
         return
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    # A worker leaves an interrupt to the process that started it: it says so once, and ends its workers.
+    pool = ProcessPoolExecutor(
+        count,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
     try:
         yield pool
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _cores() -> int:
+    """Cores this process may use; macOS does not say which, only how many there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _tasks(groups: list[list[int]], lengths: Sequence[int]) -> list[list[list[int]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,22 @@ class EmbedderSpec:
     model: str = BUNDLED
     path: str | None = None
     dimension: int = 256
+    edition: int = 1
 
 
 def make(spec: EmbedderSpec, *, threads: int = 1, download: bool = True) -> Embedder:
     """The embedder ``spec`` names. EmbedderUnavailableError if it is not on this machine; there is no fallback.
 
-    A model that FastEmbed knows by name is downloaded where ``download`` and HF_HUB_OFFLINE allow that.
+    A model that FastEmbed knows by name is downloaded where ``download`` and HF_HUB_OFFLINE allow that. An edition other
+    than 1 is part of the fingerprint: the same files, whose vectors are not to be mixed with those of another edition.
     """
+    embedder = _made(spec, threads, download)
+    if spec.edition != 1:
+        embedder.fingerprint["edition"] = spec.edition
+    return embedder
+
+
+def _made(spec: EmbedderSpec, threads: int, download: bool) -> Embedder:
     if spec.provider == "hashing":
         return HashingEmbedder(spec.dimension)
     if spec.path is not None:
@@ -86,14 +95,15 @@ class Catalog:
         wanted = identify(fingerprint)
         nearest: Embedder | None = None
         problems: list[str] = []
+        edition = int(fingerprint.get("edition", 1))
         if fingerprint.get("provider") == "hashing":
-            candidate: Embedder = HashingEmbedder(int(fingerprint["dimension"]))
+            candidate = make(EmbedderSpec("hashing", dimension=int(fingerprint["dimension"]), edition=edition))
             if candidate.embedder_id == wanted:
                 return candidate
             nearest = candidate
         for spec in self._candidates(str(fingerprint.get("model"))):
             try:
-                candidate = make(spec, download=self.download)
+                candidate = make(replace(spec, edition=edition), download=self.download)
             except KbError as error:
                 problems.append(error.message)
                 continue

@@ -245,6 +245,11 @@ class StoredBM25(BM25Okapi):  # type: ignore[misc]  # rank-bm25 has no types
         number = self._numbers.get(term)
         return 0 if number is None else int(self._df[number])
 
+    def rarity(self, term: str) -> float:
+        """How much a term tells: ``ln(1 + (N - df + 0.5) / (df + 0.5))``, greatest for one that no live row holds."""
+        df = self.document_frequency(term)
+        return math.log(1.0 + (self.corpus_size - df + 0.5) / (df + 0.5))
+
     @property
     def idf(self) -> dict[str, float]:
         """term -> idf of the terms of live rows, made anew at each call."""

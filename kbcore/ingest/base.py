@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kbcore.arrays import Vectors
+from kbcore.errors import CorruptReleaseError
 from kbcore.planning import Held
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest
@@ -25,9 +26,16 @@ class Base:
     def __init__(self, repository: Repository) -> None:
         head = repository.head()
         self.release = head
-        self.manifest: Manifest | None = repository.manifest(head) if head else None
-        self.segments: list[Segment] = repository.segments(self.manifest) if self.manifest else []
-        self.held: dict[str, Held] = {held.doc_id: held for held in self._inventory()}
+        try:
+            self.manifest: Manifest | None = repository.manifest(head) if head else None
+            self.segments: list[Segment] = repository.segments(self.manifest) if self.manifest else []
+            self.held: dict[str, Held] = {held.doc_id: held for held in self._inventory()}
+        except CorruptReleaseError as error:
+            # What readers get may be another release; a refresh needs this one, and says how to go on without it.
+            back = 'kb rollback --reason "...", then ' if head == repository.state().release else ""
+            raise error.with_remedy(
+                f'a refresh builds on the newest release: restore the file, or: {back}kb expire {head} --reason "..."'
+            ) from None
         self._where: dict[str, tuple[int, int]] | None = None
 
     def parsed(self, held: Held) -> tuple[Parsed, dict[str, Any]]:

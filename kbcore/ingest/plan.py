@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kbcore import planning
 from kbcore.clock import Clock, iso
@@ -41,6 +41,7 @@ class Plan:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     sources: list[Json] = field(default_factory=list)
     etags: dict[str, str] = field(default_factory=dict)
+    """Validators of documents that stay as they are, newer than those in the base."""
     rebuild: bool = False
 
     @property
@@ -97,19 +98,21 @@ def make_plan(
     *,
     clock: Clock,
     erased: ErasedIds,
-    etags: Mapping[str, str],
-    last_failures: Mapping[str, Json],
+    etags: Mapping[str, tuple[str, str]],
+    last_check: Json,
     approve_removals: int = 0,
     progress: Progress,
 ) -> Plan:
     """List every source, fetch and parse what the listing does not confirm, and compare with the base.
 
     A source that cannot be listed is recorded and derives no removal. ``etags`` are validators newer than the base's,
-    ``last_failures`` the failures of the run before (they keep their ``since``).
-    SourceError if no source could be listed.
+    each with the digest of the bytes it stands for. ``last_check`` is what the run before saw: failures keep their
+    ``since``, and those that this run did not look at stay failures. SourceError if no source could be listed.
     """
     plan = Plan(base, recipe, rebuild=base.manifest is not None and not recipe.made(base.manifest))
-    builder = _Builder(plan, parser, clock, erased, etags, last_failures)
+    confirmed = {entry["name"]: entry.get("confirmed_at") for entry in last_check.get("sources", ())}
+    failed_before = {entry["doc_id"]: entry for entry in last_check.get("exceptions", ())}
+    builder = _Builder(plan, parser, clock, erased, etags, failed_before)
     errors: list[SourceError] = []
     listings: list[tuple[Source, Listing]] = []
     for source in sources:
@@ -125,6 +128,7 @@ def make_plan(
                     "type": source.type,
                     "listed_at": at,
                     "complete": False,
+                    "confirmed_at": confirmed.get(source.name),
                     "items": 0,
                     "error": error.message,
                 }
@@ -137,10 +141,12 @@ def make_plan(
                 "type": source.type,
                 "listed_at": at,
                 "complete": listing.complete,
+                "confirmed_at": at if listing.complete else confirmed.get(source.name),
                 "items": len(listing.items),
                 **({"version": listing.version} if listing.version else {}),
             }
         )
+    progress("list", len(sources), len(sources))
     if errors and not listings:
         raise errors[0]
     total = sum(len(listing.items) for _, listing in listings)
@@ -153,6 +159,8 @@ def make_plan(
             builder.take(source, item)
             done += 1
     progress("read", total, total)
+    builder.carry_failures(unheard={source.name for source in sources} - {listing.source for _, listing in listings})
+    builder.keep_unseen([listing for _, listing in listings])
     builder.leave({listing.source for _, listing in listings if listing.complete}, config.sources, approve_removals)
     if plan.rebuild:
         builder.cut_again(progress)
@@ -168,7 +176,7 @@ class _Builder:
         parser: ParserPool,
         clock: Clock,
         erased: ErasedIds,
-        etags: Mapping[str, str],
+        etags: Mapping[str, tuple[str, str]],
         last_failures: Mapping[str, Json],
     ) -> None:
         self.plan = plan
@@ -188,7 +196,7 @@ class _Builder:
         if None in self.erased.get(doc_id, ()):
             self._erase(held)
             return
-        etag = self.etags.get(doc_id, held.etag if held else None)
+        etag = self._validator(doc_id, held)
         parser_id = parser_id_today(held.parser_id) if held else None
         if (
             held
@@ -216,21 +224,50 @@ class _Builder:
         since = last["since"] if last and last["reason"] == reason else iso(self.clock())
         self.plan.failures.append(Failure(doc_id, uri, reason, since, carried_over=held))
 
+    def carry_failures(self, *, unheard: set[str]) -> None:
+        """The failures of sources that could not be asked this time: nothing says that they are mended."""
+        for doc_id, entry in self.last_failures.items():
+            if doc_id.split(":", 1)[0] in unheard and doc_id not in self.failed:
+                self.failed.add(doc_id)
+                held = doc_id in self.plan.base.held
+                self.plan.failures.append(Failure(doc_id, entry["uri"], entry["reason"], entry["since"], held))
+
+    def keep_unseen(self, listings: Sequence[Listing]) -> None:
+        """What lies where a source did not look is not taken for removed."""
+        for listing in listings:
+            for held in self.plan.base.held.values():
+                if held.source == listing.source and held.uri.startswith(tuple(listing.unseen)):
+                    self.failed.add(held.doc_id)
+
     def leave(self, complete: set[str], sections: Sequence[SourceSection], approve_removals: int) -> None:
-        """Find what was removed and renamed, and hold back removals beyond each source's guard."""
+        """Find what was removed and renamed, and hold back removals beyond each source's guard.
+
+        Documents of a source that is not configured any more are removals too, under the guard's default bounds.
+        """
         plan = self.plan
-        gone = planning.removed(plan.base.held.values(), self.listed, complete, self.failed)
-        erased = [h for h in gone if self.erased.get(h.doc_id, frozenset()) & {None, h.content_sha256}]
-        plan.erased += [h for h in erased if h not in plan.erased]
-        gone = [h for h in gone if h not in erased]
+        dropped = {h.source for h in plan.base.held.values()} - {section.name for section in sections}
+        gone = planning.removed(plan.base.held.values(), self.listed, complete | dropped, self.failed)
+        # Erasures count whether or not their source could be listed: a document cut anew must not bring them back.
+        rewritten = {row.doc_id for row in plan.rows}
+        already = {h.doc_id for h in plan.erased}
+        plan.erased += [
+            h
+            for h in plan.base.held.values()
+            if h.doc_id not in already | rewritten and self.erased.get(h.doc_id, frozenset()) & {None, h.content_sha256}
+        ]
+        already = {h.doc_id for h in plan.erased}
+        gone = [h for h in gone if h.doc_id not in already]
+        plan.failures = [replace(f, carried_over=f.carried_over and f.doc_id not in already) for f in plan.failures]
         plan.renamed = planning.pair_renames(gone, {doc_id: self.content[doc_id] for doc_id in plan.added})
         guards = {s.name: Guard(s.guard.removals, s.guard.removals_percent, s.guard.removals_most) for s in sections}
+        approved = approve_removals
         for source in sorted({h.source for h in gone}):
             mine = [h for h in gone if h.source == source and h.doc_id not in plan.renamed]
             holding = sum(1 for h in plan.base.held.values() if h.source == source)
             if guards.get(source, Guard()).withholds(len(mine), holding):
-                plan.removed += mine[:approve_removals]
-                plan.withheld += mine[approve_removals:]
+                plan.removed += mine[:approved]
+                plan.withheld += mine[approved:]
+                approved -= min(approved, len(mine))
             else:
                 plan.removed += mine
 
@@ -254,6 +291,14 @@ class _Builder:
                     fetched_at=row["fetched_at"],
                 )
             )
+
+    def _validator(self, doc_id: str, held: Held | None) -> str | None:
+        """The newest validator known for the bytes that the base holds. One that stands for other bytes is none: the
+        cache may be newer than the manifests, as after a restore."""
+        if held is None:
+            return None
+        etag, content = self.etags.get(doc_id, (None, None))
+        return etag if content == held.content_sha256 else held.etag
 
     def _compare(self, source: Source, item: Listed, doc_id: str, held: Held | None, fetched: Fetched) -> None:
         content = sha256(fetched.data)

@@ -9,14 +9,14 @@ from kbcore.chunking import ChunkSpec, chunker_id
 from kbcore.config import Config
 from kbcore.embedding.catalog import EmbedderSpec, make
 from kbcore.embedding.embedder import Embedder
-from kbcore.store.manifest import Manifest
+from kbcore.store.manifest import Manifest, settings
 from kbcore.tokenization import ANALYZER_ID
 from kbcore.types import Json
 
 
 def embedder_spec(config: Config) -> EmbedderSpec:
     chosen = config.embedder
-    return EmbedderSpec(chosen.provider, chosen.model, chosen.path, chosen.dimension)
+    return EmbedderSpec(chosen.provider, chosen.model, chosen.path, chosen.dimension, chosen.edition)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,12 @@ class Recipe:
             "tokenizer_id": self.embedder.tokenizer_id,
             "context": self.context,
         }
+
+    @property
+    def settings(self) -> Json:
+        """The settings by name, as ``Manifest.settings`` has them of a release."""
+        model = str(self.embedder.fingerprint["model"])
+        return settings(self.chunking, self.analyzer_id, model, self.embedder_id)
 
     def made(self, manifest: Manifest) -> bool:
         """True where ``manifest`` was made with the same chunker, analyzer and embedder."""

@@ -13,7 +13,7 @@ from kbcore.clock import iso
 from kbcore.config import Config, SourceSection
 from kbcore.embedding.batches import worker_pool
 from kbcore.embedding.catalog import Catalog
-from kbcore.errors import KbError, ReleaseConflictError
+from kbcore.errors import ConfigError, KbError, ReleaseConflictError
 from kbcore.fingerprint import canonical
 from kbcore.ingest.base import Base
 from kbcore.ingest.plan import Plan, make_plan, parse_limits
@@ -21,23 +21,26 @@ from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
-from kbcore.promotion import promote_candidate
+from kbcore.promotion import promote_candidate, refusal
 from kbcore.sources import Source, make_source
 from kbcore.store import layout
 from kbcore.store.lease import writer_lease
-from kbcore.store.manifest import Manifest
+from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository, Run
 from kbcore.types import Json, Progress
 
 VALIDATORS = f"{layout.CACHE}/validators.json"
 ATTEMPTS = 5
+NOT_ASKED = "asked not to promote"
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
     """What a refresh did; ``to_json`` is what ``kb refresh --json`` prints.
 
-    ``outcome`` is published or unchanged; ``promoted`` says whether readers get the head now, ``not_promoted`` why not.
+    ``outcome`` is published or unchanged; ``promoted`` says whether readers were moved to ``release`` (from
+    ``promoted_from``), ``not_promoted`` why not; of a dry run, None where a refresh would move them. ``settings`` are
+    those that differ from the base's, so that every document is cut or embedded anew.
     """
 
     release: str | None
@@ -57,6 +60,8 @@ class RefreshReport:
     withheld_removals: list[str]
     sources: list[Json]
     run: str
+    promoted_from: str | None = None
+    settings: list[Json] = field(default_factory=list)
     gate: Json | None = None
     dry_run: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
@@ -91,6 +96,10 @@ def refresh(
     run = repository.begin(by)
     recipe = recipe or Recipe.of(config)
     if sources is None:
+        if not config.sources:
+            raise ConfigError(
+                f"no source is configured in {config.file or 'the configuration'}", remedy="add a [[sources]] table"
+            )
         sources = [make_source(section, cache=source_cache(repository.root, section)) for section in config.sources]
     with ExitStack() as stack:
         if not dry_run:
@@ -128,8 +137,7 @@ class _Refresh:
     progress: Progress
 
     def __post_init__(self) -> None:
-        check = self.repository.last_check()
-        self.last_failures: dict[str, Json] = {entry["doc_id"]: entry for entry in (check or {}).get("exceptions", [])}
+        self.last_check: Json = self.repository.last_check() or {}
         self.validators = _read_validators(self.repository)
 
     def plan(self, sources: Sequence[Source], parser: ParserPool) -> Plan:
@@ -142,7 +150,7 @@ class _Refresh:
             clock=self.repository.clock,
             erased=self.repository.erased(),
             etags=self.validators,
-            last_failures=self.last_failures,
+            last_check=self.last_check,
             approve_removals=self.approve_removals,
             progress=self.progress,
         )
@@ -155,13 +163,22 @@ class _Refresh:
             plan,
             release=None if plan.publishes else plan.base.release,
             promoted=False,
-            why="a dry run promotes nothing",
+            why=self._refusal(plan),
             work={"texts_embedded": 0, "texts_reused": len(known), "texts_resumed": 0},
             manifest=None,
             bytes_written=0,
             dry_run=True,
             texts_to_embed=len(texts) - len(known),
         )
+
+    def _refusal(self, plan: Plan) -> str | None:
+        """Why the head that a refresh would leave would not be made current."""
+        if not self.promote:
+            return NOT_ASKED
+        state = self.repository.state()
+        if plan.base.manifest is not None and not plan.publishes:
+            return refusal(state, plan.base.manifest)
+        return f"on hold: {state.hold['reason']}" if state.hold else None
 
     def carry_out(self, plan: Plan, executor: Callable[[], Any]) -> RefreshReport:
         manifest = plan.base.manifest
@@ -185,7 +202,8 @@ class _Refresh:
         clear_parts(self.repository.store)
         self._write_check(plan, manifest)
         promoted = False
-        why: str | None = "asked not to promote"
+        why: str | None = NOT_ASKED
+        before = self.repository.state().release
         if self.promote:
             self.progress("promote", 0, 1)
             catalog = Catalog(self.recipe.spec, self.config.models.folders)
@@ -196,6 +214,7 @@ class _Refresh:
             release=manifest.release,
             promoted=promoted,
             why=None if promoted else why,
+            promoted_from=before if promoted else None,
             work=work,
             manifest=manifest if plan.publishes else None,
             bytes_written=bytes_written,
@@ -213,8 +232,10 @@ class _Refresh:
             "skipped": [list(entry) for entry in plan.skipped],
         }
         self.repository.write_check(body, run=self.run)
-        kept = {doc_id: etag for doc_id, etag in self.validators.items() if doc_id in plan.base.held}
-        fresh = {**kept, **plan.etags, **{row.doc_id: row.etag for row in plan.rows if row.etag}}
+        held = plan.base.held
+        fresh = {doc_id: entry for doc_id, entry in self.validators.items() if doc_id in held}
+        fresh |= {doc_id: (etag, held[doc_id].content_sha256) for doc_id, etag in plan.etags.items()}
+        fresh |= {row.doc_id: (row.etag, row.content_sha256) for row in plan.rows if row.etag}
         if fresh != self.validators:
             try:
                 self.repository.store.replace(VALIDATORS, canonical(fresh))
@@ -229,6 +250,7 @@ class _Refresh:
         release: str | None,
         promoted: bool,
         why: str | None,
+        promoted_from: str | None = None,
         work: Json,
         manifest: Manifest | None,
         bytes_written: int,
@@ -245,6 +267,8 @@ class _Refresh:
             outcome="published" if plan.publishes else "unchanged",
             promoted=promoted,
             not_promoted=why,
+            promoted_from=promoted_from,
+            settings=changed_settings(plan.base.manifest.settings, self.recipe.settings) if plan.base.manifest else [],
             changes=plan.changes(),
             chunks={"total": total, "new": new, "reused": max(0, total - new)},
             texts_embedded=work["texts_embedded"],
@@ -252,7 +276,7 @@ class _Refresh:
             texts_resumed=work["texts_resumed"],
             bytes_written=bytes_written,
             failures=[asdict(failure) for failure in plan.failures],
-            failures_changed=failed != set(self.last_failures),
+            failures_changed=failed != {entry["doc_id"] for entry in self.last_check.get("exceptions", ())},
             skipped=[{"doc_id": doc_id, "reason": reason} for doc_id, reason in plan.skipped],
             withheld_removals=[held.doc_id for held in plan.withheld],
             sources=plan.sources,
@@ -268,11 +292,10 @@ def source_cache(root: Path, section: SourceSection) -> Path:
     return root / layout.CACHE / "sources" / section.name
 
 
-def _read_validators(repository: Repository) -> dict[str, str]:
+def _read_validators(repository: Repository) -> dict[str, tuple[str, str]]:
+    """By doc_id: the newest validator, and the digest of the bytes it stands for. Only a cache: it may be lost."""
     try:
         found = json.loads(repository.store.get(VALIDATORS))
-    except (OSError, ValueError):
+        return {str(doc_id): (str(etag), str(content)) for doc_id, (etag, content) in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
         return {}
-    return (
-        {k: v for k, v in found.items() if isinstance(k, str) and isinstance(v, str)} if isinstance(found, dict) else {}
-    )

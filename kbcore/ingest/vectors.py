@@ -7,6 +7,7 @@ is killed does not embed again what it had written. Such parts are copied from, 
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 
@@ -16,17 +17,19 @@ import pyarrow.parquet as pq
 
 from kbcore.arrays import Vectors
 from kbcore.embedding.batches import embed_texts
-from kbcore.errors import EmbeddingFailedError
+from kbcore.embedding.embedder import describe, judge
+from kbcore.errors import EmbedderUnavailableError, EmbeddingFailedError
 from kbcore.fingerprint import sha256
 from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
-from kbcore.store import layout
+from kbcore.store import envelope, layout
 from kbcore.store.objects import ObjectStore
 from kbcore.store.rows import vectors_array, vectors_table
 from kbcore.types import Progress
 
 WINDOW = 256
 SUFFIX = ".part.parquet"
+STALE_SECONDS = 86_400
 
 
 class TextVectors:
@@ -67,7 +70,8 @@ def collect(
 ) -> TextVectors:
     """Vectors of all ``texts`` (digest to text and its token count). EmbeddingFailedError fails the whole build.
 
-    A text longer than the embedder reads is refused: nothing is cut off in silence.
+    A text longer than the embedder reads is refused: nothing is cut off in silence. So is an embedder that gives other
+    vectors than when it was first used here, whatever its files say: its vectors must not lie beside the old ones.
     """
     found = TextVectors(recipe.embedder.dimension)
     digests, vectors = base.vectors_of(texts, recipe.embedder_id)
@@ -84,9 +88,19 @@ def collect(
         raise EmbeddingFailedError(
             f"a text of {count} tokens does not fit into the embedder's {recipe.embedder.max_tokens}: {text[:60]!r}"
         )
+    if missing:
+        _require_unchanged(store, recipe)
     workers = executor() if len(missing) >= 2 else None
+    count = 0
+
+    def came(texts: int) -> None:
+        nonlocal count
+        count += texts
+        progress("embed", count, len(missing))
+
+    if missing:
+        progress("embed", 0, len(missing))
     for start in range(0, len(missing), WINDOW):
-        progress("embed", start, len(missing))
         window = missing[start : start + WINDOW]
         vectors = embed_texts(
             recipe.embedder,
@@ -94,14 +108,30 @@ def collect(
             [texts[digest][1] for digest in window],
             spec=recipe.spec,
             executor=workers,
+            done=came,
         )
         found.add(window, vectors)
         found.embedded += len(window)
         if len(missing) > WINDOW:
             _write_part(store, run, recipe.embedder_id, window, vectors)
-    if missing:
-        progress("embed", len(missing), len(missing))
     return found
+
+
+def _require_unchanged(store: ObjectStore, recipe: Recipe) -> None:
+    """EmbedderUnavailableError unless the embedder gives its probe texts the vectors that were recorded with it."""
+    file = layout.embedder_file(recipe.embedder_id)
+    try:
+        record = envelope.unseal(store.get(file), file=file)
+    except FileNotFoundError:
+        return
+    verdict, cosine = judge(record, recipe.embedder)
+    if verdict != "identical":
+        raise EmbedderUnavailableError(
+            f"{describe(recipe.embedder.fingerprint)} gives other vectors on this machine than when it was first used "
+            f"here (lowest cosine of the probes {cosine:.5f}): nothing is embedded",
+            remedy="go back to the library versions in kb show, or embed everything anew: "
+            f"[embedder] edition = {recipe.spec.edition + 1}",
+        )
 
 
 def parts(store: ObjectStore, embedder_id: str, dimension: int) -> Iterator[tuple[list[str], Vectors]]:
@@ -121,10 +151,21 @@ def parts(store: ObjectStore, embedder_id: str, dimension: int) -> Iterator[tupl
 
 
 def clear_parts(store: ObjectStore) -> None:
-    """Drop the parts: called by the holder of the lease once its release is published."""
+    """Drop the parts, and what killed runs left half-written: called by the holder of the lease when its work is done.
+
+    A draft that is a day old belongs to no run any more; a younger one may be a promotion that is just being written.
+    """
     for name in store.list(layout.STAGING):
-        if name.endswith(SUFFIX):
+        if name.endswith(SUFFIX) or _is_stale(store, name):
             store.delete(name)
+
+
+def _is_stale(store: ObjectStore, name: str) -> bool:
+    path = store.local_path(name)
+    try:
+        return path is not None and time.time() - path.stat().st_mtime > STALE_SECONDS
+    except OSError:
+        return False
 
 
 def _write_part(store: ObjectStore, run: str, embedder_id: str, digests: list[str], vectors: Vectors) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger("kbcore.retrieval")
 
 MAX_QUERY_CHARACTERS = 10_000
 MIN_DEPTH = 100
+CHECK_SECONDS = 0.5
 PARTS: dict[str, tuple[Part, ...]] = {
     "vector": ("vector",),
     "keyword": ("keyword",),
@@ -80,7 +81,7 @@ class Retriever:
             raise mismatch(manifest.release, record["fingerprint"], embedder.fingerprint)
         self._embedder = embedder
         self._lock = threading.Lock()
-        self._check = repository.last_check() or {}
+        self._seen = _Seen(repository, manifest)
 
     @property
     def release(self) -> str:
@@ -166,12 +167,13 @@ class Retriever:
 
     def _hit(self, snapshot: Snapshot, found: _Found, row: int, score: float) -> Hit:
         chunk = snapshot.chunk(row)
-        confirmed, carried = self._confirmed(chunk)
+        confirmed, carried = self._seen.of(chunk)
         age = age_days(confirmed or chunk["fetched_at"], self.repository.clock())
         target = (self.settings.freshness_days or {}).get(chunk["source"])
         return Hit(
             chunk_id=chunk["chunk_id"],
             doc_id=chunk["doc_id"],
+            ordinal=chunk["ordinal"],
             source=chunk["source"],
             uri=chunk["uri"],
             title=chunk["title"],
@@ -198,26 +200,15 @@ class Retriever:
             metadata=chunk["metadata"],
         )
 
-    def _confirmed(self, chunk: Json) -> tuple[str | None, bool]:
-        """When a source last said that this version is its current one, and whether it is carried over instead."""
-        newest = self._check.get("head") == self.release
-        exceptions = self._check.get("exceptions", []) if newest else self.manifest.exceptions
-        if any(entry["doc_id"] == chunk["doc_id"] for entry in exceptions):
-            return chunk["fetched_at"], True
-        sources = self._check.get("sources", []) if newest else self.manifest.sources
-        for source in sources:
-            if source["name"] == chunk["source"] and source["complete"]:
-                return source["listed_at"], False
-        return chunk["fetched_at"], False
-
     def _judge(self, found: _Found, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
-        """The evidence rule: raw cosine and share of query terms found, never the fused score."""
+        """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
+        more, so that "how" and "to" are no evidence; never the fused score."""
         best_cosine = max((hit.cosine for hit in hits if hit.cosine is not None), default=None)
-        share = found.matched_terms / found.query_terms if found.query_terms else 0.0
         evidence: Json = {
             "best_cosine": best_cosine,
             "query_terms": found.query_terms,
             "matched_terms": found.matched_terms,
+            "matched_share": round(found.matched_share, 4),
             "weak_cosine": self.settings.weak_cosine,
             "query_tokens": found.query_tokens,
             "query_truncated": found.query_truncated,
@@ -227,8 +218,47 @@ class Retriever:
         }
         if not hits:
             return "no_match", evidence
-        weak = best_cosine is not None and best_cosine < self.settings.weak_cosine and share < 0.5
+        weak = best_cosine is not None and best_cosine < self.settings.weak_cosine and found.matched_share < 0.5
         return ("weak_evidence" if weak else "hits"), evidence
+
+
+class _Seen:
+    """What the sources last said of the documents of a release: the newest check of a run that had it as its head.
+
+    Followed while a retriever is open: a run that ends writes another check.
+    """
+
+    def __init__(self, repository: Repository, manifest: Manifest) -> None:
+        self._repository = repository
+        self._manifest = manifest
+        self._lock = threading.Lock()
+        self._file: str | None = ""
+        self._looked = float("-inf")
+        self._sources: dict[str, str | None] = {}
+        self._unconfirmed: frozenset[str] = frozenset()
+
+    def of(self, chunk: Json) -> tuple[str | None, bool]:
+        """When its source last said that this version is its current one, and whether it is served although the source
+        has another one, or none, by now."""
+        with self._lock:
+            if time.monotonic() - self._looked >= CHECK_SECONDS:
+                self._look()
+        if chunk["doc_id"] in self._unconfirmed:
+            return chunk["fetched_at"], True
+        return self._sources.get(chunk["source"]) or chunk["fetched_at"], False
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        newest = self._repository.newest_check_file()
+        if newest == self._file:
+            return
+        self._file = newest
+        check = self._repository.last_check(self._manifest.release)
+        sources = check["sources"] if check else self._manifest.sources
+        exceptions = check["exceptions"] if check else self._manifest.exceptions
+        withheld = check["withheld"] if check else [entry["doc_id"] for entry in self._manifest.withheld]
+        self._sources = {entry["name"]: entry.get("confirmed_at") for entry in sources}
+        self._unconfirmed = frozenset([*(entry["doc_id"] for entry in exceptions), *withheld])
 
 
 @dataclass
@@ -243,6 +273,7 @@ class _Found:
     keyword_ranks: dict[int, int]
     query_terms: int = 0
     matched_terms: int = 0
+    matched_share: float = 0.0
     query_tokens: int | None = None
     query_truncated: bool = False
     ntotal: int = 0
@@ -280,7 +311,10 @@ class _Found:
         assert snapshot.lexical is not None
         terms = query_terms(query)
         self.query_terms = len(terms)
-        self.matched_terms = sum(1 for term in terms if snapshot.lexical.document_frequency(term))
+        held = [term for term in terms if snapshot.lexical.document_frequency(term)]
+        self.matched_terms = len(held)
+        weight = {term: snapshot.lexical.rarity(term) for term in terms}
+        self.matched_share = sum(weight[term] for term in held) / sum(weight.values()) if terms else 0.0
         if not self.matched_terms:
             return []
         rows, scores = snapshot.lexical.top(terms, depth)

@@ -18,20 +18,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kbcore.arrays import Mask
-from kbcore.errors import CorruptReleaseError
+from kbcore.errors import CorruptReleaseError, KbUnavailableError
 from kbcore.index.dense import DenseIndex, DensePart, from_index_bytes
 from kbcore.index.lexical import StoredBM25
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import ErasedIds, Repository
 from kbcore.store.segment import Segment
+from kbcore.tokenization import ANALYZER_ID
 from kbcore.types import Json
 
 Part = Literal["vector", "keyword"]
 DOCUMENT_COLUMNS = (
     "doc_id", "source", "uri", "title", "media_type", "content_sha256", "fetched_at", "modified_at", "metadata",
 )  # fmt: skip
-CHUNK_COLUMNS = ("document_row", "start", "end", "page_start", "page_end", "heading", "text", "text_sha256")
+CHUNK_COLUMNS = ("document_row", "ordinal", "start", "end", "page_start", "page_end", "heading", "text", "text_sha256")
 
 
 class Snapshot:
@@ -129,6 +130,12 @@ class Snapshot:
         return DenseIndex(parts, dimension=int(self.manifest.embedder["dimension"]))
 
     def _open_lexical(self) -> StoredBM25:
+        if self.manifest.analyzer_id != ANALYZER_ID:
+            raise KbUnavailableError(
+                f"the words of {self.manifest.release} were split by {self.manifest.analyzer_id}, questions are split by "
+                f"{ANALYZER_ID}: keyword search would miss what is there",
+                remedy="search it with --mode vector, use the kbcore that built it, or publish a new release: kb refresh",
+            )
         found = []
         for segment, live in zip(self.segments, self.live_chunks):
             found.append((segment.postings(), None if live.all() else live))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from kbcore.clock import iso, parse
 from kbcore.errors import DocumentError, SourceError
+from kbcore.globs import glob_pattern
 from kbcore.types import Fetched, Listed, Listing
 
 # A file system may stamp two changes within this time with the same modification time.
@@ -48,10 +48,16 @@ class DirectorySource:
         self.probe()
         items: dict[str, Listed] = {}
         problems: list[tuple[str, str]] = []
+        unseen: list[str] = []
         complete = True
         failed: list[OSError] = []
         for folder, folders, files in os.walk(self.path, onerror=failed.append):
             folders.sort()
+            for linked in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
+                # Not entered, and no proof that what lay below a folder of this name is gone.
+                where = os.path.relpath(os.path.join(folder, linked), self.path).replace(os.sep, "/")
+                unseen.append(unicodedata.normalize("NFC", where) + "/")
+                problems.append((_shown(where), "is a symbolic link to a folder, which is not followed"))
             for file in sorted(files):
                 full = os.path.join(folder, file)
                 relative = os.path.relpath(full, self.path).replace(os.sep, "/")
@@ -62,7 +68,7 @@ class DirectorySource:
                     uri.encode("utf-8")
                     info = os.lstat(full)
                 except UnicodeEncodeError:
-                    problems.append((uri.encode("utf-8", "replace").decode(), "its name is not valid UTF-8"))
+                    problems.append((_shown(uri), "its name is not valid UTF-8"))
                     continue
                 except OSError as error:
                     complete = False
@@ -71,16 +77,17 @@ class DirectorySource:
                 if not stat.S_ISREG(info.st_mode):
                     problems.append((uri, f"is {_kind(info.st_mode)}, not a regular file"))
                 elif uri in items:
-                    problems.append((uri, "has the same name as another file in Unicode NFC"))
+                    # Reported under the name as it is spelled on disk: the other file has the id.
+                    problems.append((f"{relative} ({relative!a})", f"has the same name in Unicode NFC as {uri}"))
                 else:
                     self._paths[uri] = full
                     items[uri] = Listed(uri, _validator(info, parse(listed_at).timestamp()), _time(info), info.st_size)
         for failure in failed:
             complete = False
             where = os.path.relpath(str(failure.filename), self.path) if failure.filename else "?"
-            problems.append((where, f"folder cannot be read: {failure.strerror}"))
+            problems.append((_shown(where), f"folder cannot be read: {failure.strerror}"))
         ordered = [items[uri] for uri in sorted(items)]
-        return Listing(self.name, listed_at, ordered, complete, tuple(problems))
+        return Listing(self.name, listed_at, ordered, complete, tuple(problems), unseen=tuple(unseen))
 
     def fetch(self, item: Listed, fetched_at: str) -> Fetched:
         """Read one file. DocumentError where it went away, grew over ``max_bytes``, or changed while it was read."""
@@ -110,8 +117,9 @@ class DirectorySource:
 
     def probe(self) -> str:
         if not self.path.is_dir():
+            what = "is not a folder" if self.path.exists() else "does not exist"
             raise SourceError(
-                f"source {self.name!r}: there is no folder {self.path}",
+                f"source {self.name!r}: {self.path.absolute()} {what}",
                 remedy="mount it or mend [[sources]] path; nothing is taken for removed meanwhile",
             )
         try:
@@ -126,34 +134,6 @@ class DirectorySource:
 
     def _wanted(self, uri: str) -> bool:
         return any(p.fullmatch(uri) for p in self._include) and not any(p.fullmatch(uri) for p in self._exclude)
-
-
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """A glob over paths with ``/``: ``**`` any number of folders, ``*`` and ``?`` within one name, ``[…]`` a set."""
-    parts: list[str] = []
-    i = 0
-    while i < len(pattern):
-        if pattern.startswith("**/", i):
-            parts.append("(?:[^/]+/)*")
-            i += 3
-        elif pattern.startswith("**", i):
-            parts.append(".*")
-            i += 2
-        elif pattern[i] == "*":
-            parts.append("[^/]*")
-            i += 1
-        elif pattern[i] == "?":
-            parts.append("[^/]")
-            i += 1
-        elif pattern[i] == "[" and "]" in pattern[i + 2 :]:
-            end = pattern.index("]", i + 2)
-            inside = pattern[i + 1 : end].replace("\\", "\\\\")
-            parts.append(f"[{'^' + inside[1:] if inside[0] == '!' else inside}]")
-            i = end + 1
-        else:
-            parts.append(re.escape(pattern[i]))
-            i += 1
-    return re.compile("".join(parts), re.DOTALL)
 
 
 def _read(descriptor: int, most: int) -> bytes:
@@ -178,6 +158,11 @@ def _validator(info: os.stat_result, now: float) -> str | None:
 
 def _time(info: os.stat_result) -> str:
     return iso(datetime.fromtimestamp(max(0.0, min(info.st_mtime, 253_402_300_799.0)), UTC))
+
+
+def _shown(name: str) -> str:
+    """A name as it can be written down; bytes that are not UTF-8 become question marks."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _kind(mode: int) -> str:

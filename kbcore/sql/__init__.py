@@ -133,7 +133,19 @@ def _run(connection: duckdb.DuckDBPyConnection, statement: str, max_rows: int) -
         if len(rows) + len(batch) > max_rows:
             raise UsageError(f"the answer has more than {max_rows:,} rows", remedy="aggregate, or add a LIMIT")
         rows += [tuple(map(_plain, row)) for row in batch]
-    return SqlResult([entry[0] for entry in described], rows, [str(entry[1]) for entry in described])
+    return SqlResult(_named_apart([entry[0] for entry in described]), rows, [str(entry[1]) for entry in described])
+
+
+def _named_apart(names: list[str]) -> list[str]:
+    """Every column under a name of its own: a second ``a`` becomes ``a_1``."""
+    found: list[str] = []
+    for name in names:
+        own, number = name, 0
+        while own in found:
+            number += 1
+            own = f"{name}_{number}"
+        found.append(own)
+    return found
 
 
 def _plain(value: Any) -> Any:

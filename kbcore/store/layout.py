@@ -34,6 +34,8 @@ _RUN = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _SEGMENT = re.compile(_RUN.pattern + r"-\d{1,6}")
 _DELETES = re.compile(_SEGMENT.pattern + r"\.parquet")
 _EMBEDDER = re.compile(r"[0-9a-f]{32}")
+_NUMBERED = re.compile(r"(\d{6,9})\.json")
+_CHECK = re.compile(rf"(\d{{6,9}})-{_RUN.pattern}\.json")
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -107,7 +109,18 @@ def deletes_file(name: str) -> str:
     return f"{DELETES}/{name}"
 
 
+def is_record(file: str) -> bool:
+    """Whether ``file`` has the name of a promotion, erasure, expiry or check. Anything else in their folders (what a
+    file manager or an editor leaves behind) is not kbcore's."""
+    folder, _, name = file.rpartition("/")
+    if folder == EXPIRED:
+        return name.endswith(".json") and is_release(name.removesuffix(".json"))
+    return (_CHECK if folder == CHECKS else _NUMBERED).fullmatch(name) is not None
+
+
 def sequence_of(file: str) -> int:
-    """The leading number of ``promotions/000017.json``, ``erased/000003.json``, ``checks/000009-<run>.json``; -1 if none."""
-    match = re.match(r"(\d{6,9})[-.]", file.rsplit("/", 1)[-1])
-    return int(match[1]) if match else -1
+    """The leading number of ``promotions/000017.json``, ``erased/000003.json``, ``checks/000009-<run>.json``."""
+    match = re.match(r"\d{6,9}", file.rsplit("/", 1)[-1])
+    if not match:
+        raise UsageError(f"{file!r} is not the name of a record")
+    return int(match[0])

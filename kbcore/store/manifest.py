@@ -55,6 +55,11 @@ class Manifest:
             body[name] = list(body[name])
         return {"format": layout.FORMAT, **body}
 
+    @property
+    def settings(self) -> Json:
+        """How the release was made: what, where it differs, makes other chunks, words or vectors of the same bytes."""
+        return settings(self.chunking, self.analyzer_id, str(self.embedder["model"]), self.embedder_id)
+
     @classmethod
     def from_body(cls, body: Json, *, file: str) -> Manifest:
         """The manifest in a sealed file's body. CorruptReleaseError on another format, a missing or an unknown field."""
@@ -76,3 +81,14 @@ class Manifest:
 
     def numbered(self, release: str, parent: str | None) -> Manifest:
         return replace(self, release=release, parent=parent)
+
+
+def settings(chunking: Json, analyzer_id: str, model: str, embedder_id: str) -> Json:
+    """The settings of a release by name."""
+    named: Json = {f"chunking {key}": value for key, value in chunking.items() if key != "chunker_id"}
+    return {**named, "analyzer": analyzer_id, "embedder": f"{model} {embedder_id}"}
+
+
+def changed_settings(old: Json, new: Json) -> list[Json]:
+    """The settings that differ, each as {name, old, new}."""
+    return [{"name": name, "old": old.get(name), "new": new[name]} for name in new if old.get(name) != new[name]]

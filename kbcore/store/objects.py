@@ -90,7 +90,7 @@ class LocalStore:
         self.fs = fs or FileSystem()
 
     def __repr__(self) -> str:
-        return f"LocalStore({str(self.root)!r})"
+        return str(self.root.absolute())
 
     def put_new(self, files: Mapping[str, bytes]) -> None:
         with storage_errors(self.root):

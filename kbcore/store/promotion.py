@@ -130,8 +130,9 @@ def promote(
     )
 
 
-def rollback(state: Promotion, target: str, manifest_digest: str, left_digest: str, stamp: Stamp) -> Promotion:
-    """Go back to ``target``, a release below the top of the stack: hold, and block the content that is left."""
+def rollback(state: Promotion, target: str, manifest_digest: str, left_digest: str | None, stamp: Stamp) -> Promotion:
+    """Go back to ``target``, a release below the top of the stack: hold, and block the content that is left, if it can
+    be named."""
     if target not in state.stack[:-1]:
         raise RefusedError(
             f"{target} was not current before {state.release}",
@@ -145,11 +146,13 @@ def rollback(state: Promotion, target: str, manifest_digest: str, left_digest: s
         manifest_digest=manifest_digest,
         stack=state.stack[: depth + 1],
         hold=_hold(stamp),
-        blocked=tuple(dict.fromkeys((*state.blocked, left_digest))),
+        blocked=tuple(dict.fromkeys((*state.blocked, *([left_digest] if left_digest else [])))),
     )
 
 
 def hold(state: Promotion, stamp: Stamp) -> Promotion:
+    if state.hold is not None:
+        raise UsageError(f"on hold already: {state.hold['reason']} ({state.hold['by']}, {state.hold['since']})")
     return replace(_next(state, "hold", stamp), hold=_hold(stamp))
 
 

@@ -31,6 +31,7 @@ from kbcore.store.segment import Segment
 from kbcore.types import Json
 
 ERASED_SECONDS = 0.5
+RECENT_CHECKS = 200
 ErasedIds = Mapping[str, frozenset[str | None]]
 
 
@@ -90,7 +91,7 @@ class Repository:
             body = envelope.unseal(self.store.get(layout.REPOSITORY), file=layout.REPOSITORY)
         except FileNotFoundError:
             raise RepositoryNotFoundError(
-                f"there is no repository of {self.name!r} in {self.store!r}", remedy="make one with: kb init"
+                f"there is no repository of {self.name!r} at {self.store!r}", remedy="make one with: kb init"
             ) from None
         if body.get("format") != layout.FORMAT:
             raise CorruptReleaseError(
@@ -98,7 +99,7 @@ class Repository:
             )
         if body.get("name") != self.name:
             raise UsageError(
-                f"the repository in {self.store!r} is that of {body.get('name')!r}, not of {self.name!r}",
+                f"the repository at {self.store!r} is that of {body.get('name')!r}, not of {self.name!r}",
                 remedy="mend [kb] name or repository in the configuration",
             )
         return body
@@ -127,7 +128,7 @@ class Repository:
         return sorted(filter(layout.is_release, names), key=layout.release_number)
 
     def expired(self) -> frozenset[str]:
-        return frozenset(file.rsplit("/", 1)[-1].removesuffix(".json") for file in self.store.list(layout.EXPIRED))
+        return frozenset(file.rsplit("/", 1)[-1].removesuffix(".json") for file in self.records(layout.EXPIRED))
 
     def head(self) -> str | None:
         """The highest-numbered release that is not expired: the base of the next refresh."""
@@ -160,7 +161,9 @@ class Repository:
             state = self.state()
             found = state.release if name == "current" else state.previous
             if found is None:
-                raise ReleaseNotFoundError(f"there is no {name} release", remedy="see: kb history")
+                raise ReleaseNotFoundError(
+                    f"there is no {name} release", remedy="see: kb history" if names else "publish one with: kb refresh"
+                )
         elif name in ("latest", "head"):
             found = self.head()
             if found is None:
@@ -207,7 +210,7 @@ class Repository:
 
     def promotions(self) -> list[int]:
         """Sequence numbers of all records, lowest first."""
-        return sorted(layout.sequence_of(file) for file in self.store.list(layout.PROMOTIONS))
+        return sorted(layout.sequence_of(file) for file in self.records(layout.PROMOTIONS))
 
     def promotion(self, seq: int) -> Promotion:
         if seq == 0:
@@ -242,7 +245,7 @@ class Repository:
         now = time.monotonic()
         if now - self._erased_read >= ERASED_SECONDS:
             found: dict[str, frozenset[str | None]] = {}
-            for file in self.store.list(layout.ERASED):
+            for file in self.records(layout.ERASED):
                 for entry in self.record(file)["documents"]:
                     known = found.get(entry["doc_id"], frozenset())
                     found[entry["doc_id"]] = known | {entry.get("content_sha256")}
@@ -253,7 +256,7 @@ class Repository:
     def erase(self, documents: list[Json], *, reason: str, run: Run) -> str:
         """Record documents ({doc_id, content_sha256 or None}) that no release may show any more; gives the file."""
         for _ in range(100):
-            seqs = [layout.sequence_of(file) for file in self.store.list(layout.ERASED)]
+            seqs = [layout.sequence_of(file) for file in self.records(layout.ERASED)]
             seq = max(seqs, default=0) + 1
             file = layout.erased_file(seq)
             nonce = self.token()
@@ -266,12 +269,17 @@ class Repository:
                 return file
         raise ReleaseConflictError("the erasure list would not take an entry", remedy="try again")
 
-    def expire(self, release: str, *, reason: str, run: Run) -> None:
-        """Mark a release as expired: its number stays taken, readers refuse it. Current, head and pins are refused."""
+    def expire(self, release: str, *, reason: str, run: Run, damaged: bool = False) -> None:
+        """Mark a release as expired: its number stays taken, readers refuse it.
+
+        UsageError for the current release, a pinned one, one that is not there, and for the newest, which the next
+        refresh builds on, unless it is ``damaged``.
+        """
         state = self.state()
-        if release in (state.release, self.head(), *state.pins):
+        if release in (state.release, *state.pins) or (release == self.head() and not damaged):
             raise UsageError(f"{release} is current, the newest or pinned and cannot expire")
-        self.manifest(release)
+        if release not in self.releases():
+            raise ReleaseNotFoundError(f"there is no release {release}", remedy="see: kb releases")
         body: Json = {
             "format": layout.FORMAT, "release": release, "reason": reason, "by": run.by, "at": iso(self.clock()),
             "run": run.name, "nonce": self.token(),
@@ -281,20 +289,39 @@ class Repository:
 
     # Checks: what each run saw
 
-    def last_check(self) -> Json | None:
-        """What the newest run saw, or None before the first."""
-        files = self.store.list(layout.CHECKS)
-        return self.record(files[-1]) if files else None
+    def last_check(self, release: str | None = None) -> Json | None:
+        """What the newest run saw (of those whose head was ``release``, where one is given); None where there is none.
+
+        A check that does not read is passed over: it says what a run saw, and keeps nobody from searching or rolling
+        back. ``kb verify --all`` names it.
+        """
+        for file in reversed(self.records(layout.CHECKS)[-RECENT_CHECKS:]):
+            try:
+                check = self.record(file)
+            except CorruptReleaseError:
+                continue
+            if release in (None, check.get("head")):
+                return check
+        return None
+
+    def newest_check_file(self) -> str | None:
+        """The name of the newest check: another one means that a run came to its end."""
+        files = self.records(layout.CHECKS)
+        return files[-1] if files else None
 
     def checks(self) -> list[Json]:
-        return [self.record(file) for file in self.store.list(layout.CHECKS)]
+        return [self.record(file) for file in self.records(layout.CHECKS)]
 
     def write_check(self, body: Json, *, run: Run) -> str:
-        files = self.store.list(layout.CHECKS)
+        files = self.records(layout.CHECKS)
         seq = (layout.sequence_of(files[-1]) if files else 0) + 1
         file = layout.check_file(seq, run.name)
         self.store.put_new({file: envelope.seal({"format": layout.FORMAT, "seq": seq, "run": run.name, **body})})
         return file
+
+    def records(self, folder: str) -> list[str]:
+        """The files of a folder of records, in the order of their numbers; others that lie there are passed over."""
+        return [file for file in self.store.list(folder) if layout.is_record(file)]
 
     def record(self, file: str) -> Json:
         """A check, an erasure or an expiry mark. CorruptReleaseError also where it is a record of another name."""

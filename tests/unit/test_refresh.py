@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbcore.clock import iso
 from kbcore.embedding.hashing import HashingEmbedder
-from kbcore.errors import EmbedderMismatchError, EmbeddingFailedError, KbError, LockedError, SourceError
+from kbcore.errors import (
+    ConfigError,
+    CorruptReleaseError,
+    EmbedderMismatchError,
+    EmbedderUnavailableError,
+    EmbeddingFailedError,
+    KbError,
+    KbUnavailableError,
+    LockedError,
+    RefusedError,
+    SourceError,
+    UsageError,
+)
+from kbcore.expiry import expire
 from kbcore.ingest.recipe import Recipe
 from kbcore.ingest.refresh import refresh
+from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import hold, lift, pin, promote, rollback, undo
 from kbcore.retrieval import Retriever
 from kbcore.store.lease import writer_lease
+from kbcore.verification import verify_repository
 from tests.support import DOCUMENTS, answers, configure, knowledge_base, published, refreshed, tree, write
 
 
@@ -45,7 +63,7 @@ def test_a_missing_root_is_an_error_and_removes_nothing(tmp_path: Path) -> None:
     refreshed(base)
     (tmp_path / "docs").rename(tmp_path / "unmounted")
     before = published(base)
-    with pytest.raises(SourceError, match="there is no folder"):
+    with pytest.raises(SourceError, match="does not exist"):
         refreshed(base)
     assert published(base) == before
 
@@ -292,3 +310,351 @@ def test_a_rollback_takes_milliseconds_beyond_its_checks(tmp_path: Path, monkeyp
     started = time.perf_counter()
     rollback(base.repository, base.catalog, reason="wrong", run=base.repository.begin())
     assert time.perf_counter() - started < 0.25
+
+
+def drift(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same files give other vectors, as another processor or library may."""
+    embed = HashingEmbedder.embed
+
+    def turned(self: HashingEmbedder, texts: Sequence[str]):  # type: ignore[no-untyped-def]
+        vectors = embed(self, texts) + np.float32(0.02)
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+    monkeypatch.setattr(HashingEmbedder, "embed", turned)
+
+
+def test_an_embedder_that_drifted_embeds_nothing_beside_the_old_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    before = published(base)
+    drift(monkeypatch)
+    with pytest.raises(EmbedderUnavailableError, match="nothing is embedded") as caught:
+        refreshed(base)
+    assert "edition = 2" in caught.value.remedy
+    assert published(base) == before
+    # Another edition embeds all of it anew, and its release answers by its own vectors.
+    anew = knowledge_base_of(tmp_path, embedder={"provider": "hashing", "dimension": 64, "edition": 2})
+    report = refreshed(anew)
+    assert (report.promoted, report.texts_reused) == (True, 0)
+    assert anew.retriever().search("laptops", mode="vector").hits
+    monkeypatch.undo()
+    assert answers(anew, "r000001")
+
+
+def knowledge_base_of(root: Path, **sections: object) -> KnowledgeBase:
+    """The repository that is at ``root``, under other settings."""
+    return KnowledgeBase(configure(root, **sections))
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_readers_leave_a_current_release_whose_manifest_is_damaged(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    refreshed(base)
+    flip(base.folder / "manifests" / "r000002.json")
+    record = rollback(base.repository, base.catalog, reason="damage", run=base.repository.begin())
+    assert (record.release, record.hold is not None) == ("r000001", True)
+    # The next refresh says how to go on without it, and does once that was done.
+    with pytest.raises(CorruptReleaseError) as caught:
+        refreshed(base)
+    assert "kb expire r000002" in caught.value.remedy
+    expire(base.repository, "r000002", reason="damage", run=base.repository.begin())
+    report = refreshed(base)
+    assert (report.release, report.parent) == ("r000003", "r000001")
+
+
+def test_an_intact_newest_release_does_not_expire(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    refreshed(base)
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    refreshed(base, promote=False)
+    with pytest.raises(UsageError, match="newest"):
+        expire(base.repository, "r000002", reason="tidy", run=base.repository.begin())
+    with pytest.raises(UsageError, match="reason"):
+        expire(base.repository, "r000002", reason=" ", run=base.repository.begin())
+
+
+def test_an_expired_release_is_not_promoted(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    for number in range(2):
+        write(tmp_path / "docs", {"new.md": f"# New\n\nSomething about laptops {number}.\n"})
+        refreshed(base)
+    expire(base.repository, "r000001", reason="old", run=base.repository.begin())
+    with pytest.raises(RefusedError, match="expired"):
+        promote(base.repository, "r000001", base.catalog, reason="back", run=base.repository.begin())
+
+
+@pytest.mark.parametrize("stray", ["checks/.DS_Store", "erased/notes.txt", "promotions/000001.json.bak", "expired/x"])
+def test_files_that_are_no_records_stop_nobody_and_verify_names_them(tmp_path: Path, stray: str) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    before = answers(base)
+    path = base.folder / stray
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"left by a file manager")
+    assert answers(base) == before
+    assert refreshed(base).outcome == "unchanged"
+    assert [f.file for f in verify_repository(base.repository, ["r000001"])] == [stray]
+
+
+def test_a_damaged_check_keeps_nobody_from_searching_or_moving(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    before = answers(base)
+    (check,) = (base.folder / "checks").iterdir()
+    flip(check)
+    assert answers(base) == before
+    assert refreshed(base).outcome == "unchanged"
+    assert [f.file for f in verify_repository(base.repository, ["r000001"])] == [f"checks/{check.name}"]
+
+
+def test_documents_of_a_source_that_is_not_configured_any_more_are_removals_under_the_guard(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    other = tmp_path / "other"
+    write(other, {"other.md": "# Other\n\nAnother subject.\n"})
+    changed = knowledge_base_of(tmp_path, sources=[{"name": "other", "path": str(other)}])
+    report = refreshed(changed)
+    assert report.changes["added"] == 1
+    assert len(report.withheld_removals) == len(DOCUMENTS)
+    approved = refreshed(changed, approve_removals=len(DOCUMENTS))
+    assert (approved.changes["removed"], approved.withheld_removals) == (len(DOCUMENTS), [])
+    assert changed.retriever().search("printing").hits == () or all(
+        hit.source == "other" for hit in changed.retriever().search("printing").hits
+    )
+
+
+def test_a_source_under_another_name_is_a_rename_of_its_documents(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    changed = knowledge_base_of(
+        tmp_path, sources=[{"name": "handbook", "path": str(tmp_path / "docs"), "include": ["**/*"]}]
+    )
+    report = refreshed(changed)
+    assert (report.changes["renamed"], report.texts_embedded) == (len(DOCUMENTS), 0)
+    assert changed.repository.manifest("r000002").totals["documents"] == len(DOCUMENTS)
+
+
+def test_approved_removals_are_at_most_that_many_over_all_sources(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("one", "two")}
+    for folder in folders.values():
+        write(folder, {f"{n}.md": f"# {folder.name} {n}\n\nA page of its own {folder.name} {n}.\n" for n in range(6)})
+    sections = {"sources": [{"name": name, "path": str(folder)} for name, folder in folders.items()]}
+    base = knowledge_base(tmp_path, **sections)
+    refreshed(base)
+    for folder in folders.values():
+        write(folder, {f"{n}.md": None for n in range(5)})
+    assert len(refreshed(base).withheld_removals) == 10
+    report = refreshed(base, approve_removals=7)
+    assert (report.changes["removed"], len(report.withheld_removals)) == (7, 3)
+
+
+def test_a_validator_of_other_bytes_than_the_base_holds_confirms_nothing(tmp_path: Path) -> None:
+    """The cache may be newer than the manifests: after a restore, or a copy."""
+    base = knowledge_base(tmp_path)
+    old = time.time() - 100
+    for path in (tmp_path / "docs").iterdir():
+        os.utime(path, (old, old))
+    time.sleep(2.2)  # validators count once the files are older than a clock tick
+    refreshed(base)
+    shutil.copytree(base.folder, tmp_path / "saved")
+    write(tmp_path / "docs", {"vpn.md": "# VPN\n\nThe second edition speaks of the zebra profile.\n"})
+    time.sleep(2.2)
+    refreshed(base)
+    cache = (base.folder / "cache" / "validators.json").read_bytes()
+    shutil.rmtree(base.folder)
+    (tmp_path / "saved").rename(base.folder)
+    (base.folder / "cache" / "validators.json").write_bytes(cache)
+    restored = knowledge_base_of(tmp_path)
+    assert refreshed(restored).changes["changed"] == 1
+    assert restored.retriever().search("zebra profile", mode="keyword").hits
+
+
+def test_an_erased_document_does_not_come_back_when_its_source_is_away_and_all_is_cut_anew(tmp_path: Path) -> None:
+    write(tmp_path / "law", {"legal.md": "# Legal\n\nThe secret word is xylophone.\n"})
+    sources = [{"name": "docs", "path": str(tmp_path / "docs")}, {"name": "law", "path": str(tmp_path / "law")}]
+    base = knowledge_base(tmp_path, sources=sources)
+    refreshed(base)
+    base.repository.erase([{"doc_id": "law:legal.md"}], reason="by law", run=base.repository.begin())
+    (tmp_path / "law").rename(tmp_path / "away")
+    again = knowledge_base_of(tmp_path, sources=sources, chunking={"size": 100, "overlap": 10})
+    report = refreshed(again)
+    assert report.changes["erased"] == 1
+    newest = [path for path in (base.folder / "segments").iterdir() if report.run in path.name]
+    assert newest
+    assert not any(b"xylophone" in path.read_bytes() for segment in newest for path in segment.glob("*.parquet"))
+
+
+def confirmed(base: KnowledgeBase, question: str) -> tuple[str | None, bool]:
+    hit = base.retriever().search(question, k=1, mode="keyword").hits[0]
+    return hit.last_confirmed, hit.carried_over
+
+
+class Days:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def day(self, number: int) -> str:
+        self.now = datetime(2026, 1, number, tzinfo=UTC)
+        return iso(self.now)
+
+
+def test_a_removal_that_is_withheld_is_not_confirmed_by_the_listing_that_missed_it(tmp_path: Path) -> None:
+    clock = Days()
+    documents = {f"{n}.md": f"# Page {n}\n\nThe subject number {n} is alpha{n}.\n" for n in range(8)}
+    base = knowledge_base(tmp_path, documents)
+    base.clock = base.repository.clock = clock
+    first = clock.day(1)
+    refreshed(base)
+    second = clock.day(5)
+    write(tmp_path / "docs", {f"{n}.md": None for n in range(5)})
+    assert len(refreshed(base).withheld_removals) == 5
+    assert confirmed(base, "alpha1") == (first, True)
+    assert confirmed(base, "alpha7") == (second, False)
+
+
+def test_a_source_that_is_away_for_a_day_leaves_its_last_confirmation_and_its_failures(tmp_path: Path) -> None:
+    clock = Days()
+    write(tmp_path / "more", {"more.md": "# More\n\nOf everything.\n"})
+    sources = [{"name": name, "path": str(tmp_path / name)} for name in ("docs", "more")]
+    base = knowledge_base(tmp_path, sources=sources)
+    base.clock = base.repository.clock = clock
+    clock.day(1)
+    refreshed(base)
+    # A document that fails keeps its former version.
+    second = clock.day(2)
+    write(tmp_path / "docs", {"phones.html": b"\x00\x01\x02" * 100})
+    failures = refreshed(base).failures
+    assert [failure["doc_id"] for failure in failures] == ["docs:phones.html"]
+    clock.day(3)
+    (tmp_path / "docs").rename(tmp_path / "away")
+    report = refreshed(base)
+    assert report.failures == failures
+    assert not report.failures_changed
+    assert confirmed(base, "badge on every floor") == (second, False)
+    assert confirmed(base, "lost phone")[1]
+    clock.day(4)
+    (tmp_path / "away").rename(tmp_path / "docs")
+    assert [failure["since"] for failure in refreshed(base).failures] == [second]
+
+
+def test_an_open_retriever_follows_what_later_runs_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbcore.retrieval.retriever.CHECK_SECONDS", 0.0)
+    clock = Days()
+    base = knowledge_base(tmp_path)
+    base.clock = base.repository.clock = clock
+    clock.day(1)
+    refreshed(base)
+    retriever = base.retriever()
+    later = clock.day(9)
+    refreshed(base)
+    hit = retriever.search("gateway", k=1).hits[0]
+    assert (hit.last_confirmed, hit.age_days) == (later, 0.0)
+
+
+def test_a_run_that_was_held_keeps_the_confirmation_it_had_as_head(tmp_path: Path) -> None:
+    clock = Days()
+    base = knowledge_base(tmp_path)
+    base.clock = base.repository.clock = clock
+    clock.day(1)
+    refreshed(base)
+    third = clock.day(3)
+    refreshed(base)
+    hold(base.repository, reason="freeze", run=base.repository.begin())
+    clock.day(5)
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    assert not refreshed(base).promoted
+    assert confirmed(base, "gateway") == (third, False)
+
+
+def test_a_folder_that_became_a_link_removes_nothing(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path, {**DOCUMENTS, "sub/deep.md": "# Deep\n\nBelow a folder.\n"})
+    refreshed(base)
+    (tmp_path / "docs" / "sub").rename(tmp_path / "moved")
+    (tmp_path / "docs" / "sub").symlink_to(tmp_path / "moved")
+    write(tmp_path / "docs", {"printers.txt": None})
+    report = refreshed(base)
+    assert report.changes["removed"] == 1
+    assert [failure["uri"] for failure in report.failures] == ["sub"]
+    assert base.retriever().search("Below a folder", mode="keyword").hits
+
+
+def test_two_names_that_are_one_in_unicode_are_told_apart(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path, {})
+    folder = tmp_path / "docs"
+    (folder / "caf\u00e9.md").write_text("# Composed\n\nThe first file.\n")
+    try:
+        (folder / "cafe\u0301.md").write_text("# Decomposed\n\nThe second file.\n")
+    except OSError:
+        pytest.skip("this file system normalises names")
+    if len(list(folder.iterdir())) < 2:
+        pytest.skip("this file system normalises names")
+    report = refreshed(base)
+    assert report.changes["added"] == 1
+    assert len(report.failures) == 1
+    assert report.failures[0]["doc_id"] != "docs:caf\u00e9.md"
+    assert not report.failures[0]["carried_over"]
+
+
+def test_words_split_by_another_analyzer_are_not_searched_as_if_they_were_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = knowledge_base(tmp_path)
+    monkeypatch.setattr("kbcore.ingest.recipe.ANALYZER_ID", "words-0-old")
+    monkeypatch.setattr("kbcore.retrieval.snapshot.ANALYZER_ID", "words-0-old")
+    refreshed(base)
+    monkeypatch.undo()
+    with pytest.raises(KbUnavailableError, match="words-0-old"):
+        base.retriever()
+    assert base.retriever(mode="vector").search("gateway").hits
+
+
+def test_drafts_of_killed_runs_are_cleared_once_they_are_a_day_old(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    staging = base.folder / "staging"
+    for name, age in (("draft-1-old", 90_000), ("draft-2-young", 60)):
+        (staging / name).write_bytes(b"half")
+        os.utime(staging / name, (time.time() - age, time.time() - age))
+    refreshed(base)
+    assert [path.name for path in staging.iterdir()] == ["draft-2-young"]
+
+
+def test_without_a_source_nothing_is_published(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path, sources=[])
+    with pytest.raises(ConfigError, match="no source"):
+        refreshed(base)
+    assert base.repository.releases() == []
+
+
+def test_a_report_says_where_readers_were_moved_from_and_which_settings_changed(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    assert refreshed(base).promoted_from is None
+    again = knowledge_base_of(tmp_path, chunking={"size": 100, "overlap": 10})
+    plan = refreshed(again, dry_run=True)
+    assert {setting["name"]: (setting["old"], setting["new"]) for setting in plan.settings} == {
+        "chunking size": (512, 100),
+        "chunking overlap": (50, 10),
+    }
+    assert plan.not_promoted is None
+    report = refreshed(again)
+    assert (report.promoted_from, report.promoted) == ("r000001", True)
+    undo(again.repository, again.catalog, reason="try", run=again.repository.begin())
+    assert refreshed(again, dry_run=True).not_promoted is None
+    assert refreshed(again).promoted_from == "r000001"

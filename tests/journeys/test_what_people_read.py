@@ -1,0 +1,203 @@
+"""What the command line says: what happened, where, and the command that goes on from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kbcore.cli import app, output
+from tests.support import DOCUMENTS, ROOT, write
+
+
+class Desk:
+    """A configured knowledge base below a folder, and the command line on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        write(root / "docs", DOCUMENTS)
+        self.file = root / "kb.toml"
+        self.file.write_text(
+            f'[kb]\nname = "desk"\nrepository = "{root}/releases"\n'
+            f'[[sources]]\nname = "docs"\npath = "{root}/docs"\n[embedder]\nprovider = "hashing"\n'
+        )
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        result: Result = CliRunner().invoke(app, [*arguments, "-c", str(self.file)])
+        assert result.exit_code == code, (arguments, result.output, result.exception)
+        return result.output
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    desk("init")
+    desk("refresh")
+    write(tmp_path / "docs", {"vpn.md": DOCUMENTS["vpn.md"].replace("did not answer", "is asleep")})
+    return desk
+
+
+def shell(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "kbcore.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, check=False)
+
+
+def test_a_refresh_says_that_readers_were_moved_and_from_where(desk: Desk) -> None:
+    assert "promoted r000002: readers had r000001" in desk("refresh")
+    undone = desk("undo", "--reason", "a try")
+    assert "the next refresh makes r000002 current, unless you say: kb hold -c" in undone
+    assert "and would make r000002 current" in desk("plan")
+    said = desk("refresh")
+    assert "unchanged: r000002" in said
+    assert "promoted r000002: readers had r000001" in said
+
+
+def test_commands_that_are_advised_name_the_configuration_that_was_given(desk: Desk) -> None:
+    refused = desk("show", "r000009", code=2)
+    assert f"kb releases -c {desk.file}" in refused
+    for name in ("passwords.md", "printers.txt", "phones.html"):
+        (desk.root / "docs" / name).unlink()
+    (desk.root / "docs" / "vpn.md").unlink()
+    assert f"kb refresh -c {desk.file} --approve-removals 4" in desk("refresh", code=3)
+
+
+def test_after_a_rollback_the_table_shows_what_is_blocked_and_diff_what_is_newer(desk: Desk) -> None:
+    desk("refresh")
+    said = desk("rollback", "--reason", "wrong")
+    assert "the content of r000002 is blocked" in said
+    assert re.search(r"r000002 +previous, blocked", desk("releases"))
+    assert "r000001 -> r000002: 0 added, 1 changed" in desk("diff")
+    assert "not blocked any more" in desk("promote", "r000002", "--reason", "right after all")
+
+
+def test_a_pin_names_the_release_that_is_pinned(desk: Desk) -> None:
+    desk("refresh")
+    assert "r000001 is kept whatever retention says; r000002 stays current" in desk("pin", "r1", "--reason", "audit")
+    assert "r000001 is let go; r000002 stays current" in desk("pin", "r1", "--remove", "--reason", "done")
+
+
+def test_a_second_hold_does_not_write_over_the_reason_of_the_first(desk: Desk) -> None:
+    desk("hold", "--reason", "freeze for the audit")
+    assert "freeze for the audit" in desk("hold", "--reason", "another", code=2)
+
+
+def test_two_releases_side_by_side_show_the_text_that_changed(desk: Desk) -> None:
+    desk("refresh")
+    said = desk("search", "ERR-4012", "--release", "current", "--against", "previous")
+    now, was = (
+        next(line for line in said.splitlines() if mark in line) for mark in ("now in r000002", "was in r000001")
+    )
+    assert "is asleep" in now
+    assert "did not answer" in was
+
+
+def test_a_plan_names_the_setting_that_makes_everything_new(desk: Desk) -> None:
+    desk.file.write_text(desk.file.read_text() + "[chunking]\nsize = 100\n")
+    assert "every document is cut anew: chunking size 512 -> 100" in desk("plan")
+
+
+def test_common_words_alone_are_weak_evidence(desk: Desk) -> None:
+    desk("refresh")
+    assert "weak evidence" in desk("search", "the to a of volcanoes", "-k", "1")
+    assert "weak evidence" not in desk("search", "ERR-4012 gateway", "-k", "1")
+
+
+def test_a_blank_question_is_called_blank(desk: Desk) -> None:
+    assert "the question is blank" in desk("search", "  ")
+
+
+def test_a_document_is_offered_by_its_whole_id_and_a_source_by_its_name(desk: Desk) -> None:
+    desk("refresh")
+    assert "did you mean docs:vpn.md?" in desk("diff", "--text", "vpn.md", code=2)
+    assert "its sources: docs" in desk("documents", "--source", "doc", code=2)
+
+
+def test_init_refuses_a_name_before_it_writes_and_does_not_ignore_one(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "kb.toml"
+    refused = CliRunner().invoke(app, ["init", "-c", str(file), "--name", 'a"b'])
+    assert refused.exit_code == 2
+    assert not file.exists()
+    file.parent.mkdir()
+    file.write_text(f'[kb]\nname = "first"\nrepository = "{tmp_path}/r"\n')
+    refused = CliRunner().invoke(app, ["init", "-c", str(file), "--name", "second"])
+    assert refused.exit_code == 2
+    assert "is there already" in refused.output
+
+
+def test_a_repository_that_is_not_there_is_named_by_its_whole_path(tmp_path: Path) -> None:
+    file = tmp_path / "kb.toml"
+    file.write_text('[kb]\nname = "second"\nrepository = "nowhere"\n')
+    said = CliRunner().invoke(app, ["releases", "-c", str(file)])
+    assert said.exit_code == 10
+    assert f"at {Path.cwd()}/nowhere/second" in said.output.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[kb]\nname = "a"\n[sources]\nname = "s"\n', "[[sources]]"),
+        ('[kb]\nname = "a"\n[[sources]]\nname = "s"\npath = "x"\ninclude = "*.md"\n', 'include is a list: write ["*.md"]'),
+        ('kb = 3\n', "kb is a table: write [kb]"),
+        ('[kb]\nname = "a"\n[[sources]]\nname = "s"\npath = "x"\ninclude = ["[z-a]"]\n', "is not a pattern"),
+        ('[kb]\nname = "a"\n[[sources]]\nname = "s"\ntype = "folder"\n', "there is no source of type 'folder'"),
+        ('[kb]\nname = "a"\n[schedule]\ncron = "often"\n', "five fields"),
+        ('[kb]\nname = "a"\n[schedule]\ntimezone = "Mars"\n', "Europe/Berlin"),
+    ],
+)  # fmt: skip
+def test_a_wrong_configuration_says_what_to_write(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "kb.toml"
+    file.write_text(text)
+    done = CliRunner().invoke(app, ["config", "show", "-c", str(file)])
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_wrong_value_is_said_of_the_variable_it_stands_in(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KB_CHUNKING__SIZE", "abc")
+    assert "kb: KB_CHUNKING__SIZE: chunking.size" in desk("config", "show", code=2)
+
+
+def test_a_file_that_an_editor_marked_as_utf8_is_read(desk: Desk) -> None:
+    desk.file.write_bytes(b"\xef\xbb\xbf" + desk.file.read_bytes())
+    assert "desk" in desk("config", "show")
+
+
+def test_a_usage_error_is_json_too_where_json_was_asked_for() -> None:
+    for arguments in (["search", "--json"], ["search", "x", "-k", "abc", "--json"], ["nonsense", "--json"]):
+        done = shell(*arguments)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert json.loads(done.stderr)["error"] == "UsageError"
+
+
+def test_arguments_and_locales_that_are_not_utf8_end_in_words(desk: Desk) -> None:
+    done = shell("search", "a\udcffb", "-c", str(desk.file))
+    assert (done.returncode, b"not valid UTF-8" in done.stderr) == (2, True)
+    done = shell("search", "gateway", "-c", str(desk.file), PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_goes_away_is_no_error(desk: Desk) -> None:
+    for verb in ("releases", "documents"):
+        command = [sys.executable, "-m", "kbcore.cli", verb, "-c", str(desk.file)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            assert running.stdout
+            running.stdout.close()
+            assert running.wait(30) == 0
+            assert running.stderr
+            assert running.stderr.read() == b""
+
+
+def test_a_table_in_a_pipe_keeps_every_cell_whole_and_every_row_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    output.table(["document", "text"], [["a\nb", "x" * 500], ["c", "y"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert r"a\nb" in lines[2]
+    assert "x" * 500 in lines[2]
+    output.table([f"column {n}" for n in range(20)], [])
+    assert len(capsys.readouterr().out.splitlines()) == 2
