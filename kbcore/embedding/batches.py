@@ -106,15 +106,22 @@ def worker_pool(jobs: int = 0) -> Iterator[Executor | None]:
     if count < 2:
         yield None
         return
-    # A worker leaves an interrupt to the process that started it: it says so once, and ends its workers.
-    pool = ProcessPoolExecutor(
-        count,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    )
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    # A worker leaves an interrupt to the process that started it, which says so once and ends its workers: they are
+    # started with the signal blocked, since one that is still importing would answer it with a traceback.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for _ in range(count):
+            pool.submit(os.getpid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield pool
+    except KeyboardInterrupt:
+        # What a worker has in hand may take seconds, and nobody waits for it any more.
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,9 @@ def test_text_of_documents_cannot_write_markup_into_an_artifact() -> None:
     shown = cell(hostile)
     assert "<script>" not in shown.replace("\\<", "")
     assert "\n" not in shown
+    for address in ("https://evil.example/x", "www.evil.example", "mailto:a@evil.example", "a@evil.example"):
+        # GitHub's Markdown makes links of bare addresses: https://github.github.com/gfm/#autolinks-extension-
+        assert not re.search(r"https?://|www\.|mailto:|@", cell(f"see {address}"))
     report = {
         "outcome": "published", "release": "r000001", "promoted": True, "not_promoted": None, "changes": {"added": 1},
         "texts_embedded": 1, "texts_reused": 0, "bytes_written": 10, "withheld_removals": [hostile],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -201,3 +203,26 @@ def test_a_table_in_a_pipe_keeps_every_cell_whole_and_every_row_on_one_line(caps
     assert "x" * 500 in lines[2]
     output.table([f"column {n}" for n in range(20)], [])
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_an_interrupt_while_workers_embed_ends_at_once_and_in_words(tmp_path: Path) -> None:
+    """Also where the workers are still starting: the terminal sends the signal to all of them."""
+    desk = Desk(tmp_path)
+    desk.file.write_text(desk.file.read_text().replace('provider = "hashing"', "jobs = 2"))
+    write(tmp_path / "docs", {f"{n}.md": f"# Page {n}\n\n" + f"Word{n} and others. " * 40 for n in range(300)})
+    desk("init")
+    command = [sys.executable, "-m", "kbcore.cli", "refresh", "--json", "-c", str(desk.file)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
+        assert running.stderr
+        for line in running.stderr:
+            if '"embed"' in line:
+                break
+        os.killpg(running.pid, signal.SIGINT)
+        started = time.monotonic()
+        rest = running.stderr.read()
+        assert running.wait(30) == 130
+    assert time.monotonic() - started < 10
+    assert [json.loads(line).get("error") for line in rest.splitlines() if "status" not in line] == ["Interrupted"]
+    assert "nothing was published yet" in desk("releases")
