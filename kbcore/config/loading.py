@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 import types
 import typing
@@ -92,7 +93,16 @@ def _say(error: Any) -> str:
     if error["type"] == "unknown_type":
         found = str(type_of(error["input"]))
         return f"{dotted}.type: there is no source of type {found!r}{_nearest(found, list(SECTION_OF))}"
-    return f"{dotted}: {error['msg'].removeprefix('Value error, ')} (found {error['input']!r})"
+    message = f"{dotted}: {error['msg'].removeprefix('Value error, ')}"
+    if dotted.endswith("_env") or isinstance(error["input"], dict):
+        return message  # what stands where the name of a variable belongs may be the secret itself
+    return f"{message} (found {_without_login(repr(error['input']))})"
+
+
+def _without_login(text: str) -> str:
+    """A value as it is shown, without the name and password or the query that a URL in it may carry."""
+    text = re.sub(r"(\w://)[^/\s'\"]*@", r"\1…@", text)
+    return re.sub(r"(\w://[^\s'\"?]*)\?[^\s'\"]*", r"\1?…", text)
 
 
 def _known(model: type[BaseModel], path: list[str]) -> list[str]:
