@@ -101,7 +101,7 @@ def _say(error: Any) -> str:
 
 def _without_login(text: str) -> str:
     """A value as it is shown, without the name and password or the query that a URL in it may carry."""
-    text = re.sub(r"(\w://)[^/\s'\"]*@", r"\1…@", text)
+    text = re.sub(r"(\w://)[^\s'\"]*@", r"\1…@", text)
     return re.sub(r"(\w://[^\s'\"?]*)\?[^\s'\"]*", r"\1?…", text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
@@ -67,6 +66,7 @@ class GitSection(SourceSection):
 
 
 _OBJECT_URL = re.compile(r"(s3|gs|az)://([A-Za-z0-9$][A-Za-z0-9._-]{1,221})(?:/(.*))?", re.DOTALL)
+_SERVER = re.compile(r"https?://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")
 _VARIABLE = r"^[A-Z_][A-Z0-9_]*$"
 
 
@@ -106,12 +106,8 @@ class ObjectStoreSection(SourceSection):
     @field_validator("endpoint")
     @classmethod
     def _server(cls, value: str | None) -> str | None:
-        if value is not None:
-            parts = urlsplit(value)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("looks like https://storage.example.org")
-            if "@" in parts.netloc or parts.query or parts.fragment:
-                raise ValueError("is a server only, without a name, a password or a query")
+        if value is not None and not _SERVER.fullmatch(value):
+            raise ValueError("is a server such as https://storage.example.org, without a name, a password or a query")
         return value
 
     @model_validator(mode="after")

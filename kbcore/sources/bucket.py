@@ -112,10 +112,13 @@ class Bucket:
             if meta["size"] > most:
                 raise ObjectFailure(f"has {meta['size']} bytes, more than max_bytes ({most})")
             data = bytearray()
-            for part in result.stream(READ_AT_ONCE):
-                data += part
-                if len(data) > most:
-                    raise ObjectFailure(f"grew over max_bytes ({most}) while it was read")
+            try:
+                for part in result.stream(READ_AT_ONCE):
+                    data += part
+                    if len(data) > most:
+                        raise ObjectFailure(f"grew over max_bytes ({most}) while it was read")
+            except self._obstore.exceptions.BaseError:  # also where obstore could not go on from where it broke off
+                raise ObjectFailure("broke off while it was read", "try again later", transient=True) from None
             if len(data) != meta["size"]:
                 raise ObjectFailure(f"came with {len(data)} of {meta['size']} bytes", transient=True)
             return Got(bytes(data), meta, {str(k): str(v) for k, v in result.attributes.items()})
