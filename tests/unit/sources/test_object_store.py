@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from tests.support import DOCUMENTS, configure, knowledge_base, refreshed, tree,
 
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("obstore")
+NUMBERS = itertools.count()
 NOW = "2026-11-30T00:00:00Z"
 CANARY = "canary/Of+The40CharactersThatAreASecretKey"
 ACCESS = "AKIACANARYCANARY0001"
@@ -81,8 +83,8 @@ class Pail:
 
 
 @pytest.fixture
-def pail(endpoint: str, request: pytest.FixtureRequest) -> Pail:
-    return Pail(endpoint, f"bucket-{abs(hash(request.node.name)) % 10**10}")
+def pail(endpoint: str) -> Pail:
+    return Pail(endpoint, f"bucket-{next(NUMBERS)}")
 
 
 def source(**settings: Any) -> ObjectStoreSource:
@@ -434,12 +436,18 @@ def test_a_page_of_a_gateway_is_never_taken_for_the_end_of_a_listing(server: Ser
     assert error.value.transient
 
 
-def test_a_store_that_does_not_know_if_match_is_found_out_by_the_etag_of_the_answer(server: Server) -> None:
-    headers = {"ETag": '"2"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
-    server.answer = lambda _: (200, b"abc", headers)
+def test_the_etag_of_the_listing_is_asked_for_and_held_against_the_answer(server: Server) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+        asked.append(request.headers["If-Match"])
+        return 200, b"abc", {"ETag": '"2"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+
+    server.answer = answer  # a store that does not know If-Match
     with pytest.raises(DocumentError, match="changed since it was listed"):
         server.source().fetch(Listed("a.md", '"1"', None, 3), NOW)
     assert server.source().fetch(Listed("a.md", '"2"', None, 3), NOW).data == b"abc"
+    assert asked == ['"1"', '"2"']
 
 
 def test_a_body_that_is_cut_is_transient(server: Server) -> None:
