@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 import types
 import typing
@@ -102,9 +103,17 @@ def _say(error: Any, file: Path, origins: Mapping[str, str]) -> str:
     elif error["type"] in ("model_type", "model_attributes_type"):
         said = f"{dotted} is a table: write [{dotted}] and its settings below (found {found!r})"
     else:
-        shown = "" if isinstance(found, dict) else f" (found {found!r})"
+        # What stands where the name of a variable belongs may be the secret itself.
+        secret = dotted.endswith("_env") or isinstance(found, dict)
+        shown = "" if secret else f" (found {_without_login(repr(found))})"
         said = f"{dotted or 'configuration'}: {error['msg'].removeprefix('Value error, ')}{shown}"
     return f"{origin}: {said}"
+
+
+def _without_login(text: str) -> str:
+    """A value as it is shown, without the name and password or the query that a URL in it may carry."""
+    text = re.sub(r"(\w://)[^\s'\"]*@", r"\1…@", text)
+    return re.sub(r"(\w://[^\s'\"?]*)\?[^\s'\"]*", r"\1?…", text)
 
 
 def _known(model: type[BaseModel], path: list[str]) -> list[str]:
