@@ -15,6 +15,7 @@
     │   ├── EmbedderUnavailableError    the embedder a release names is not on this machine
     │   ├── EmbedderMismatchError       another embedder than the one the release was built with
     │   └── EmbeddingFailedError        vectors that are missing, of another length, zero or not finite
+    ├── WorkerLostError             a worker of the build ended before its work was done
     ├── SourceError                 a source could not be listed
     ├── DocumentError               one document could not be fetched or parsed
     │   └── SkippedDocumentError        there is nothing to index in it: blank, or of a kind no parser reads
@@ -113,6 +114,10 @@ class EmbedderMismatchError(EmbedderError):
 
 class EmbeddingFailedError(EmbedderError):
     exit_code = 1
+
+
+class WorkerLostError(KbError):
+    pass
 
 
 class SourceError(KbError):

@@ -35,7 +35,20 @@ class EmbedderSection(Section):
     path: str | None = None
     dimension: int = Field(256, ge=8, le=4096)
     edition: int = Field(1, ge=1)
+
+
+class BuildSection(Section):
+    """Who cuts and embeds documents: processes of this machine (``jobs``; 0 is one a core), or a Dask cluster."""
+
+    executor: Literal["process", "dask"] = "process"
     jobs: int = Field(0, ge=0)
+    address: str | None = None
+
+    @model_validator(mode="after")
+    def _addressed(self) -> BuildSection:
+        if self.executor == "dask" and not self.address:
+            raise ValueError('a Dask cluster needs the address of its scheduler, as in "tcp://10.0.0.5:8786"')
+        return self
 
 
 class ModelsSection(Section):
@@ -82,6 +95,7 @@ class Config(Section):
     sources: tuple[AnySource, ...] = ()
     chunking: ChunkingSection = ChunkingSection()
     embedder: EmbedderSection = EmbedderSection()
+    build: BuildSection = BuildSection()
     models: ModelsSection = ModelsSection()
     retrieval: RetrievalSection = RetrievalSection()
     schedule: ScheduleSection = ScheduleSection()

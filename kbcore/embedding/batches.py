@@ -6,20 +6,16 @@ the model on one thread. Vectors do not depend on the batch a text is in.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 
 from kbcore.arrays import Vectors
 from kbcore.embedding.catalog import EmbedderSpec, make
 from kbcore.embedding.embedder import Embedder
-from kbcore.errors import EmbedderMismatchError, EmbeddingFailedError
+from kbcore.errors import EmbedderMismatchError
+from kbcore.workers import outcome, submit
 
 TOKEN_BUDGET = 512
 IN_PROCESS = 64
@@ -65,21 +61,15 @@ def embed_texts(
         return vectors
     tasks = _tasks(groups, lengths)
     futures = [
-        executor.submit(embed_task, spec, embedder.embedder_id, [[texts[i] for i in group] for group in task])
+        submit(executor, embed_task, spec, embedder.embedder_id, [[texts[i] for i in group] for group in task])
         for task in tasks
     ]
     try:
         for task, future in zip(tasks, futures, strict=True):
-            for group, rows in zip(task, future.result(), strict=True):
+            for group, rows in zip(task, outcome(future), strict=True):
                 vectors[group] = rows
             if done:
                 done(sum(map(len, task)))
-    except BrokenProcessPool as error:
-        raise EmbeddingFailedError(
-            "a worker process ended before its texts were embedded",
-            remedy="a script that calls refresh needs: if __name__ == '__main__'; else look for too little memory, "
-            "or set [embedder] jobs = 1",
-        ) from error
     finally:
         for future in futures:
             future.cancel()
@@ -94,43 +84,6 @@ def embed_task(spec: EmbedderSpec, embedder_id: str, groups: list[list[str]]) ->
     if embedder.embedder_id != embedder_id:
         raise EmbedderMismatchError(f"a worker has the embedder {embedder.embedder_id}, the run uses {embedder_id}")
     return [embedder.embed(group) for group in groups]
-
-
-@contextmanager
-def worker_pool(jobs: int = 0) -> Iterator[Executor | None]:
-    """Spawned worker processes, one per core unless ``jobs`` says otherwise; none where there is one core.
-
-    Spawned, never forked: a child forked after FAISS or onnxruntime has run may hang.
-    """
-    count = jobs or _cores()
-    if count < 2:
-        yield None
-        return
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-    # A worker leaves an interrupt to the process that started it, which says so once and ends its workers: they are
-    # started with the signal blocked, since one that is still importing would answer it with a traceback.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        for _ in range(count):
-            pool.submit(os.getpid)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        # What a worker has in hand may take seconds, and nobody waits for it any more.
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _cores() -> int:
-    """Cores this process may use; macOS does not say which, only how many there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _tasks(groups: list[list[int]], lengths: Sequence[int]) -> list[list[list[int]]]:

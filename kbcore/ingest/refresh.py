@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kbcore.clock import iso
-from kbcore.config import Config, SourceSection
-from kbcore.embedding.batches import worker_pool
+from kbcore.config import BuildSection, Config, SourceSection
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import ConfigError, KbError, ReleaseConflictError
 from kbcore.fingerprint import canonical
 from kbcore.ingest.base import Base
-from kbcore.ingest.plan import Plan, make_plan, parse_limits
+from kbcore.ingest.plan import Plan
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
+from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
 from kbcore.promotion import promote_candidate, refusal
@@ -28,6 +29,7 @@ from kbcore.store.lease import writer_lease
 from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository, Run
 from kbcore.types import Json, Progress
+from kbcore.workers import dask_cluster, worker_pool
 
 VALIDATORS = f"{layout.CACHE}/validators.json"
 ATTEMPTS = 5
@@ -108,16 +110,21 @@ def refresh(
         workers: list[Any] = []
 
         def executor() -> Any:
-            if config.embedder.provider == "hashing":
-                return None
+            if config.embedder.provider == "hashing" and config.build == BuildSection():
+                return None  # one process is done before others have started
             if not workers:
-                workers.append(stack.enter_context(worker_pool(config.embedder.jobs)))
+                pool: AbstractContextManager[Executor | None] = (
+                    dask_cluster(config.build.address or "")
+                    if config.build.executor == "dask"
+                    else worker_pool(config.build.jobs)
+                )
+                workers.append(stack.enter_context(pool))
             return workers[0]
 
         for attempt in range(1, ATTEMPTS + 1):
             work = _Refresh(repository, config, recipe, run, promote, approve_removals, progress)
             try:
-                plan = work.plan(sources, parser)
+                plan = work.plan(sources, parser, executor)
                 return work.forecast(plan) if dry_run else work.carry_out(plan, executor)
             except ReleaseConflictError:
                 if attempt == ATTEMPTS:
@@ -140,13 +147,14 @@ class _Refresh:
         self.last_check: Json = self.repository.last_check() or {}
         self.validators = _read_validators(self.repository)
 
-    def plan(self, sources: Sequence[Source], parser: ParserPool) -> Plan:
+    def plan(self, sources: Sequence[Source], parser: ParserPool, executor: Callable[[], Any]) -> Plan:
         return make_plan(
             Base(self.repository),
             self.recipe,
             self.config,
             sources,
             parser,
+            executor=executor,
             clock=self.repository.clock,
             erased=self.repository.erased(),
             etags=self.validators,

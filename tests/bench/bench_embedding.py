@@ -21,9 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from kbcore.chunking import ChunkSpec, chunk
-from kbcore.embedding.batches import embed_task, embed_texts, worker_pool
+from kbcore.embedding.batches import embed_task, embed_texts
 from kbcore.embedding.catalog import EmbedderSpec
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
+from kbcore.workers import worker_pool
 
 HANDBOOK = Path(__file__).parents[2] / "config" / "demo" / "handbook"
 

@@ -24,12 +24,13 @@ from ir_measures import R, nDCG
 from kbcore import fusion
 from kbcore.chunking import ChunkSpec, chunk
 from kbcore.config import ChunkingSection
-from kbcore.embedding.batches import embed_texts, worker_pool
+from kbcore.embedding.batches import embed_texts
 from kbcore.embedding.catalog import EmbedderSpec
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 from kbcore.index.lexical import StoredBM25, build_postings
 from kbcore.retrieval.retriever import RetrievalSettings
 from kbcore.tokenization import query_terms, tokens
+from kbcore.workers import worker_pool
 
 MEASURES = (nDCG @ 10, R @ 100)
 DEPTH = 100

@@ -208,7 +208,7 @@ def test_a_table_in_a_pipe_keeps_every_cell_whole_and_every_row_on_one_line(caps
 def test_an_interrupt_while_workers_embed_ends_at_once_and_in_words(tmp_path: Path) -> None:
     """Also where the workers are still starting: the terminal sends the signal to all of them."""
     desk = Desk(tmp_path)
-    desk.file.write_text(desk.file.read_text().replace('provider = "hashing"', "jobs = 2"))
+    desk.file.write_text(desk.file.read_text().replace('[embedder]\nprovider = "hashing"', "[build]\njobs = 2"))
     write(tmp_path / "docs", {f"{n}.md": f"# Page {n}\n\n" + f"Word{n} and others. " * 40 for n in range(300)})
     desk("init")
     command = [sys.executable, "-m", "kbcore.cli", "refresh", "--json", "-c", str(desk.file)]

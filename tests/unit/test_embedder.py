@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbcore.embedding.batches import batches, embed_texts, worker_pool
+from kbcore.embedding.batches import batches, embed_texts
 from kbcore.embedding.catalog import Catalog, EmbedderSpec, make
 from kbcore.embedding.embedder import judge, probe
 from kbcore.embedding.hashing import HashingEmbedder
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 from kbcore.errors import ConfigError, EmbedderMismatchError, EmbedderUnavailableError
+from kbcore.workers import worker_pool
 from tests.support import knowledge_base, refreshed
 
 
@@ -81,7 +82,7 @@ def test_a_folder_with_the_same_files_is_the_same_embedder_by_its_hashes(folder:
 
 
 def test_one_changed_byte_in_tokenizer_json_is_refused_with_both_fingerprints(folder: Path, tmp_path: Path) -> None:
-    settings = {"embedder": {"provider": "fastembed", "path": str(folder), "jobs": 1}}
+    settings = {"embedder": {"provider": "fastembed", "path": str(folder)}, "build": {"jobs": 1}}
     base = knowledge_base(tmp_path, {"one.md": "# One\n\nA short page.\n"}, **settings)
     refreshed(base)
     assert base.retriever().search("short page", 1).hits

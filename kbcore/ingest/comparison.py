@@ -1,0 +1,200 @@
+"""What the sources list and give, held against what the base holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kbcore import planning
+from kbcore.clock import Clock, iso
+from kbcore.config import SourceSection
+from kbcore.errors import DocumentError
+from kbcore.fingerprint import sha256
+from kbcore.ingest.documents import Built, Raw, Refusal
+from kbcore.ingest.plan import Plan
+from kbcore.parsing import media_type_of, parser_id_for, parser_id_today
+from kbcore.planning import Guard, Held
+from kbcore.sources import Source
+from kbcore.store.repository import ErasedIds
+from kbcore.types import Failure, Fetched, Json, Listed, Listing, Progress
+
+
+class Comparison:
+    """Fills a plan: what is listed against what the base holds."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Clock,
+        erased: ErasedIds,
+        etags: Mapping[str, tuple[str, str]],
+        last_failures: Mapping[str, Json],
+    ) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.erased = erased
+        self.etags = etags
+        self.last_failures = last_failures
+        self.listed: set[str] = set()
+        self.failed: set[str] = set()
+        self.content: dict[str, str] = {}
+
+    def to_fetch(self, source: Source, items: Iterable[Listed], seen: Callable[[], None]) -> Iterator[Listed]:
+        """The items that their validators do not confirm, and that are not erased; ``seen`` is called for each item."""
+        for item in items:
+            seen()
+            doc_id = planning.document_id(source.name, item.uri)
+            held = self.plan.base.held.get(doc_id)
+            self.listed.add(doc_id)
+            if None in self.erased.get(doc_id, ()):
+                self._erase(held)
+                continue
+            etag = self._validator(doc_id, held)
+            parser_id = parser_id_today(held.parser_id) if held else None
+            confirmed = planning.is_confirmed(item, held, etag=etag, parser_id=parser_id)
+            if held and confirmed and doc_id not in self.last_failures:
+                if held.content_sha256 in self.erased.get(doc_id, ()):
+                    self._erase(held)
+                else:
+                    self._keep(doc_id, etag)
+                continue
+            yield item
+
+    def to_build(self, source: Source, fetched: Iterable[tuple[Listed, Fetched | DocumentError]]) -> Iterator[Raw]:
+        """The fetched items whose bytes the base does not hold, or does not hold as today's parser reads them."""
+        for item, found in fetched:
+            doc_id = planning.document_id(source.name, item.uri)
+            if isinstance(found, DocumentError):
+                self.fail(doc_id, item.uri, str(found))
+                continue
+            held = self.plan.base.held.get(doc_id)
+            content = sha256(found.data)
+            if content in self.erased.get(doc_id, ()):
+                self._erase(held)
+                continue
+            media_type = media_type_of(item.uri, found.data[:4096], found.media_type)
+            parser_id = parser_id_for(media_type) if media_type else None
+            if held and held.content_sha256 == content and held.parser_id == parser_id:
+                self._keep(doc_id, found.etag)
+                continue
+            yield Raw(
+                source=source.name,
+                uri=item.uri,
+                data=found.data,
+                media_type=media_type,
+                content_sha256=content,
+                etag=found.etag,
+                modified_at=found.modified_at,
+                fetched_at=found.fetched_at,
+            )
+
+    def take(self, raw: Raw, built: Built) -> None:
+        """What became of one document."""
+        doc_id = planning.document_id(raw.source, raw.uri)
+        if isinstance(built, Refusal):
+            if built.skipped:
+                self.plan.skipped.append((doc_id, built.reason))
+                self.listed.discard(doc_id)
+            else:
+                self.fail(doc_id, raw.uri, built.reason)
+            return
+        self.plan.rows.append(built)
+        self.content[doc_id] = raw.content_sha256
+        (self.plan.changed if doc_id in self.plan.base.held else self.plan.added).append(doc_id)
+
+    def take_again(self, raw: Raw, built: Built) -> None:
+        """A document that was cut anew: its bytes are the base's, so it counts as unchanged."""
+        if isinstance(built, Refusal):
+            raise DocumentError(f"{raw.source}:{raw.uri} could not be cut anew: {built.reason}")
+        self.plan.rows.append(built)
+
+    def fail(self, doc_id: str, uri: str, reason: str) -> None:
+        self.failed.add(doc_id)
+        held = doc_id in self.plan.base.held
+        last = self.last_failures.get(doc_id)
+        since = last["since"] if last and last["reason"] == reason else iso(self.clock())
+        self.plan.failures.append(Failure(doc_id, uri, reason, since, carried_over=held))
+
+    def carry_failures(self, *, unheard: set[str]) -> None:
+        """The failures of sources that could not be asked this time: nothing says that they are mended."""
+        for doc_id, entry in self.last_failures.items():
+            if doc_id.split(":", 1)[0] in unheard and doc_id not in self.failed:
+                self.failed.add(doc_id)
+                held = doc_id in self.plan.base.held
+                self.plan.failures.append(Failure(doc_id, entry["uri"], entry["reason"], entry["since"], held))
+
+    def keep_unseen(self, listings: Sequence[Listing]) -> None:
+        """What lies where a source did not look is not taken for removed."""
+        for listing in listings:
+            for held in self.plan.base.held.values():
+                if held.source == listing.source and held.uri.startswith(tuple(listing.unseen)):
+                    self.failed.add(held.doc_id)
+
+    def leave(self, complete: set[str], sections: Sequence[SourceSection], approve_removals: int) -> None:
+        """Find what was removed and renamed, and hold back removals beyond each source's guard.
+
+        Documents of a source that is not configured any more are removals too, under the guard's default bounds.
+        """
+        plan = self.plan
+        dropped = {h.source for h in plan.base.held.values()} - {section.name for section in sections}
+        gone = planning.removed(plan.base.held.values(), self.listed, complete | dropped, self.failed)
+        # Erasures count whether or not their source could be listed: a document cut anew must not bring them back.
+        rewritten = {row.doc_id for row in plan.rows}
+        already = {h.doc_id for h in plan.erased}
+        plan.erased += [
+            h
+            for h in plan.base.held.values()
+            if h.doc_id not in already | rewritten and self.erased.get(h.doc_id, frozenset()) & {None, h.content_sha256}
+        ]
+        already = {h.doc_id for h in plan.erased}
+        gone = [h for h in gone if h.doc_id not in already]
+        plan.failures = [replace(f, carried_over=f.carried_over and f.doc_id not in already) for f in plan.failures]
+        plan.renamed = planning.pair_renames(gone, {doc_id: self.content[doc_id] for doc_id in plan.added})
+        guards = {s.name: Guard(s.guard.removals, s.guard.removals_percent, s.guard.removals_most) for s in sections}
+        approved = approve_removals
+        for source in sorted({h.source for h in gone}):
+            mine = [h for h in gone if h.source == source and h.doc_id not in plan.renamed]
+            holding = sum(1 for h in plan.base.held.values() if h.source == source)
+            if guards.get(source, Guard()).withholds(len(mine), holding):
+                plan.removed += mine[:approved]
+                plan.withheld += mine[approved:]
+                approved -= min(approved, len(mine))
+            else:
+                plan.removed += mine
+
+    def to_cut_again(self, progress: Progress) -> Iterator[Raw]:
+        """Another chunker, analyzer or embedder: every document that stays, as the base holds it."""
+        plan = self.plan
+        leaving = {h.doc_id for h in plan.gone} | {row.doc_id for row in plan.rows}
+        staying = [held for doc_id, held in sorted(plan.base.held.items()) if doc_id not in leaving]
+        for done, held in enumerate(staying):
+            progress("cut", done, len(staying))
+            parsed, row = plan.base.parsed(held)
+            yield Raw(
+                source=held.source,
+                uri=held.uri,
+                data=b"",
+                media_type=parsed.media_type,
+                content_sha256=held.content_sha256,
+                etag=plan.etags.get(held.doc_id, row["etag"]),
+                modified_at=row["modified_at"],
+                fetched_at=row["fetched_at"],
+                parsed=parsed,
+            )
+
+    def _validator(self, doc_id: str, held: Held | None) -> str | None:
+        """The newest validator known for the bytes that the base holds. One that stands for other bytes is none: the
+        cache may be newer than the manifests, as after a restore."""
+        if held is None:
+            return None
+        etag, content = self.etags.get(doc_id, (None, None))
+        return etag if content == held.content_sha256 else held.etag
+
+    def _keep(self, doc_id: str, etag: str | None) -> None:
+        self.plan.unchanged += 1
+        if etag is not None:
+            self.plan.etags[doc_id] = etag
+
+    def _erase(self, held: Held | None) -> None:
+        if held:
+            self.plan.erased.append(held)

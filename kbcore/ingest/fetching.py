@@ -1,0 +1,45 @@
+"""Fetching listed items: as many at once as their source allows, given back in the order of the listing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from kbcore.errors import DocumentError
+from kbcore.ingest.retry import retried
+from kbcore.sources import Source
+from kbcore.types import Fetched, Listed
+
+AHEAD = 2
+
+
+def fetch_all(
+    source: Source, items: Iterable[Listed], now: Callable[[], str]
+) -> Iterator[tuple[Listed, Fetched | DocumentError]]:
+    """Each item with its bytes, or with why they could not be had; ``now`` gives the time a fetch is recorded with."""
+
+    def fetch(item: Listed) -> Fetched | DocumentError:
+        try:
+            return retried(lambda: source.fetch(item, now()))
+        except DocumentError as error:
+            return error
+
+    if source.parallel < 2:
+        for item in items:
+            yield item, fetch(item)
+        return
+    waiting: deque[tuple[Listed, Future[Fetched | DocumentError]]] = deque()
+    with ThreadPoolExecutor(source.parallel, thread_name_prefix=f"fetch-{source.name}") as threads:
+        try:
+            for item in items:
+                waiting.append((item, threads.submit(fetch, item)))
+                if len(waiting) >= AHEAD * source.parallel:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
