@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbcore.config import SourceSection
-from kbcore.config.sources import DirectorySection, GitSection
+from kbcore.config.sources import DirectorySection, GitSection, RestSection
 from kbcore.sources.source import Source
 
 __all__ = ["Source", "make_source"]
@@ -25,4 +25,8 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
             from kbcore.sources.git import GitSource
 
             return GitSource(section, cache=cache)
+        case RestSection():
+            from kbcore.sources.rest import RestSource
+
+            return RestSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")
