@@ -47,13 +47,11 @@ AUTH = {"mediawiki": {}, "zendesk": True, "confluence": True, "servicenow": True
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("KB_TEST_TOKEN", SECRET)
     monkeypatch.setenv("KB_TEST_USER", "agent@example.com")
     monkeypatch.setattr(rest_session, "BACKOFF_SECONDS", 0.01)
-    yield
-    gc.collect()  # what a source left open would be reported here
 
 
 @pytest.fixture(params=list(SYSTEMS))
@@ -433,6 +431,25 @@ def test_items_are_fetched_from_many_threads_at_once(
     for thread in threads:
         thread.join()
     assert (len(found), all(found)) == (200, True)
+
+
+@pytest.mark.parametrize("system", ["zendesk"])
+def test_a_source_that_is_gone_has_closed_what_it_opened(
+    site: Site,
+    system: str,
+    articles: Articles,
+    tmp_path: Path,
+    recwarn: pytest.WarningsRecorder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kbcore.sources.rest._SPOOL_BYTES", 100)
+    read = source(site, system, tmp_path)
+    read.list(AT)
+    read.list(AT)
+    del read
+    gc.collect()
+    assert [str(w.message) for w in recwarn if issubclass(w.category, ResourceWarning)] == []
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 OWN = """
