@@ -202,7 +202,8 @@ class RestSource:
         if not self._wanted(record):
             items.pop(uri, None)
             return
-        title = " ".join(_word(self._value(recipe.title, record, f"item {key}")).split()) or key
+        untitled = self._find[recipe.title](record)[:1] == [None]
+        title = key if untitled else " ".join(_word(self._value(recipe.title, record, f"item {key}")).split()) or key
         fields = {name: _word(self._value(path, record, f"item {key}")) for name, path in recipe.fields.items()}
         fields |= {"id": key, "title": title}
         if not any(p.fullmatch(title) for p in self._include) or any(p.fullmatch(title) for p in self._exclude):

@@ -185,6 +185,8 @@ class _ClientCredentials(OAuth2ClientCredentials):
         token = response_json.get("access_token") if isinstance(response_json, dict) else None
         if not isinstance(token, str) or not token:
             raise ApiError("the token address gives no access_token", remedy="check the client id and its secret")
+        if isinstance(self.session, Session):
+            self.session.rules.hide(token)
         return token
 
 

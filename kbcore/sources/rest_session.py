@@ -72,10 +72,14 @@ class Rules:
     def said(self, answer: Any) -> str:
         """What the server says went wrong, in a few words without any secret; "" where it says nothing."""
         found = self._error(answer) if self._error else []
-        words = " ".join(str(found[0]).split()) if found and isinstance(found[0], str) else ""
+        words = found[0] if found and isinstance(found[0], str) else ""
         for secret in self._secrets:
             words = words.replace(secret, "***")
-        return "".join(c for c in words if c.isprintable())[:MOST_MESSAGE]
+        return "".join(c for c in " ".join(words.split()) if c.isprintable())[:MOST_MESSAGE]
+
+    def hide(self, secret: str) -> None:
+        """Keep another secret out of what is said."""
+        self._secrets = sorted({*self._secrets, secret}, key=len, reverse=True)
 
     def check(self, response: requests.Response) -> None:
         """ApiError for an answer that is none."""
@@ -112,7 +116,7 @@ class Session(requests.Session):
 
     def __init__(self, base_url: str, rules: Rules) -> None:
         super().__init__()
-        self._rules = rules
+        self.rules = rules
         self.headers["User-Agent"] = "kbcore"
         self.adapters.clear()
         for prefix in origins(base_url):
@@ -122,7 +126,7 @@ class Session(requests.Session):
         kwargs |= {"allow_redirects": False, "stream": True}
         kwargs["timeout"] = kwargs.get("timeout") or TIMEOUT_SECONDS
         for attempt in range(1, ATTEMPTS + 1):
-            self._rules.pace()
+            self.rules.pace()
             wait = BACKOFF_SECONDS * 2 ** (attempt - 1)
             try:
                 response: requests.Response = super().send(request, **kwargs)
@@ -136,7 +140,7 @@ class Session(requests.Session):
                 told = _retry_after(response)
                 wait = wait if told is None else told
                 if response.status_code not in BUSY or attempt == ATTEMPTS or wait > LONGEST_WAIT_SECONDS:
-                    self._rules.check(response)
+                    self.rules.check(response)
                     return response
             time.sleep(wait)
         raise AssertionError("unreachable")
@@ -147,10 +151,10 @@ class Session(requests.Session):
         body = bytearray()
         for part in response.iter_content(1 << 16):
             body += part
-            if len(body) > self._rules.most_bytes:
+            if len(body) > self.rules.most_bytes:
                 response.close()
                 raise ApiError(
-                    f"an answer has more than {self._rules.most_bytes} bytes", remedy="set a smaller page_size"
+                    f"an answer has more than {self.rules.most_bytes} bytes", remedy="set a smaller page_size"
                 )
             if time.monotonic() - started > LONGEST_ANSWER_SECONDS:
                 response.close()

@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("dlt")
 
+from kbcore.config import effective, load
 from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, DocumentError, SkippedDocumentError, SourceError
 from kbcore.sources import make_source, rest_session
@@ -413,6 +414,16 @@ def test_markup_in_titles_and_odd_characters_stay_text(
 
 
 @pytest.mark.parametrize("system", ["zendesk"])
+@pytest.mark.parametrize("title", ["", None])
+def test_an_article_without_a_title_is_called_by_its_id(
+    site: Site, system: str, title: Any, articles: Articles, tmp_path: Path
+) -> None:
+    articles.put("100", title, "<p>Text.</p>")
+    read = source(site, system, tmp_path)
+    assert b"<h1>100</h1>" in read.fetch(read.list(AT).items[0], AT).data
+
+
+@pytest.mark.parametrize("system", ["zendesk"])
 def test_items_are_fetched_from_many_threads_at_once(
     site: Site, system: str, articles: Articles, tmp_path: Path
 ) -> None:
@@ -515,6 +526,9 @@ def test_client_credentials_are_traded_for_a_token_at_the_same_origin(tmp_path: 
         read.list(AT)
         assert site.paths() == ["/token", "/items"]
         assert site.asked[1].headers["Authorization"] == "Bearer traded"
+        site.disturb = lambda asked: Reply({"error": "no traded here"}, 403) if asked.path == "/items" else None
+        with pytest.raises(SourceError, match=r"answers 403: no \*\*\* here"):
+            read.list(AT)
         site.disturb = lambda asked: Reply({"token_type": "bearer"})
         with pytest.raises(SourceError, match="no access_token") as error:
             source(site, recipe, tmp_path, parameters={}, **names).list(AT)
@@ -615,6 +629,20 @@ def test_a_recipe_that_is_none_is_named_with_what_is_wrong(text: str, message: s
             RestSection(name="kb", type="rest", recipe=str(tmp_path / "bad.toml"), base_url="https://x.example"),
             cache=tmp_path,
         )
+
+
+def test_a_rest_source_is_configured_like_any_other(tmp_path: Path) -> None:
+    text = (
+        '[kb]\nname = "x"\n[[sources]]\nname = "wiki"\ntype = "rest"\nrecipe = "mediawiki"\n'
+        'base_url = "https://wiki.example.org/w"\nparameters = { namespace = "12" }\n'
+    )
+    (tmp_path / "kb.toml").write_text(text)
+    config = load(tmp_path / "kb.toml", {})
+    assert isinstance(make_source(config.sources[0], cache=tmp_path), RestSource)
+    assert ("sources[0].parameters.namespace", "12") in [row[:2] for row in effective(config)]
+    (tmp_path / "kb.toml").write_text(text + 'tokn_env = "X"\n')
+    with pytest.raises(ConfigError, match="did you mean 'token_env'"):
+        load(tmp_path / "kb.toml", {})
 
 
 def test_another_recipe_looks_at_every_document_again(tmp_path: Path) -> None:
