@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install install-dev run serve test test-long lint format lock clean
+.PHONY: install install-dev run serve test test-long test-wiki lint format lock clean
 
 install: $(VENV)/.installed
 
@@ -26,10 +26,18 @@ serve: install
 	$(BIN)/python -m flows.deployments config/kb.toml
 
 test: install-dev
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long and not wiki"
 
 test-long: install-dev
 	$(BIN)/python -m pytest -m long
+
+# A real MediaWiki from Debian's packages. Without apt or root there is nothing to install it with, and nothing is run.
+test-wiki: install-dev
+	@if test -f /usr/share/mediawiki/maintenance/install.php && php -m 2>/dev/null | grep -q pdo_sqlite; then :; \
+	elif command -v apt-get >/dev/null && test "$$(id -u)" = 0; then \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mediawiki php-cli php-sqlite3 php-xml php-mbstring php-intl; \
+	else echo "test-wiki: skipped, MediaWiki is not installed and that needs apt-get and root"; exit 0; fi && \
+	$(BIN)/python -m pytest -m wiki tests/journeys/test_wiki.py
 
 lint: install-dev
 	$(BIN)/ruff check .

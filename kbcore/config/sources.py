@@ -155,6 +155,26 @@ class ObjectStoreSection(SourceSection):
         return self.url.partition("://")[2].partition("/")[2].rstrip("/")
 
 
+class RestSection(SourceSection):
+    """Articles of a knowledge-base system, read through its REST API as a recipe says.
+
+    ``recipe`` is the name of a shipped recipe (mediawiki, zendesk, confluence, servicenow) or the path of a TOML file,
+    relative to the working directory; ``parameters`` fill its placeholders. ``token_env`` and ``user_env`` are names of
+    environment variables, never the secrets themselves. ``include`` and ``exclude`` are globs over titles.
+    """
+
+    type: Literal["rest"]
+    recipe: str
+    base_url: str
+    parameters: dict[str, str] = Field(default_factory=dict)
+    token_env: str = ""
+    user_env: str = ""
+    include: Globs = ("**",)
+    exclude: Globs = ()
+    allow_http: bool = False
+    parallel: int = Field(4, ge=1, le=32)
+
+
 def type_of(value: Any) -> Any:
     """The type of a source as it was written; a folder where nothing is said."""
     return value.get("type", "directory") if isinstance(value, dict) else getattr(value, "type", None)
@@ -163,11 +183,13 @@ def type_of(value: Any) -> Any:
 AnySource = Annotated[
     Annotated[DirectorySection, Tag("directory")]
     | Annotated[GitSection, Tag("git")]
-    | Annotated[ObjectStoreSection, Tag("object_store")],
+    | Annotated[ObjectStoreSection, Tag("object_store")]
+    | Annotated[RestSection, Tag("rest")],
     Discriminator(type_of, custom_error_type="unknown_type", custom_error_message="there is no source of this type"),
 ]
 SECTION_OF: dict[str, type[SourceSection]] = {
     "directory": DirectorySection,
     "git": GitSection,
     "object_store": ObjectStoreSection,
+    "rest": RestSection,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbcore.config import SourceSection
-from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSection
+from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSection, RestSection
 from kbcore.sources.source import Source
 
 __all__ = ["Source", "make_source"]
@@ -29,4 +29,8 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
             from kbcore.sources.object_store import ObjectStoreSource
 
             return ObjectStoreSource(section, cache=cache)
+        case RestSection():
+            from kbcore.sources.rest import RestSource
+
+            return RestSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")
