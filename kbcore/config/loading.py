@@ -92,6 +92,8 @@ def _say(error: Any) -> str:
     if error["type"] == "unknown_type":
         found = str(type_of(error["input"]))
         return f"{dotted}.type: there is no source of type {found!r}{_nearest(found, list(SECTION_OF))}"
+    if error["type"] in ("secret", "no_url", "clear_text"):
+        return f"{dotted}: {error['msg']}"  # what was found is a secret, or the whole section
     return f"{dotted}: {error['msg'].removeprefix('Value error, ')} (found {error['input']!r})"
 
 

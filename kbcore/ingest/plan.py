@@ -17,7 +17,7 @@ from kbcore.ingest.retry import retried
 from kbcore.parsing import ParserPool, media_type_of, parser_id_for, parser_id_today
 from kbcore.parsing.limits import ParseLimits
 from kbcore.planning import Guard, Held
-from kbcore.sources.source import Source
+from kbcore.sources.source import Conditional, Source
 from kbcore.store.repository import ErasedIds
 from kbcore.store.rows import DocumentRow
 from kbcore.types import Failure, Fetched, Json, Listed, Listing, Progress
@@ -115,6 +115,8 @@ def make_plan(
     for source in sources:
         progress("list", len(listings), len(sources))
         at = iso(clock())
+        if isinstance(source, Conditional):
+            source.known(builder.known(source.name))
         try:
             listing = retried(lambda source=source, at=at: source.list(at))  # type: ignore[misc]
         except SourceError as error:
@@ -180,6 +182,16 @@ class _Builder:
         self.listed: set[str] = set()
         self.failed: set[str] = set()
         self.content: dict[str, str] = {}
+
+    def known(self, source: str) -> dict[str, str]:
+        """URI to the newest validator of each document held of ``source`` that a listing may confirm."""
+        found = {}
+        for doc_id, held in self.plan.base.held.items():
+            etag = self.etags.get(doc_id, held.etag)
+            usable = doc_id not in self.last_failures and parser_id_today(held.parser_id) == held.parser_id
+            if held.source == source and etag is not None and usable:
+                found[held.uri] = etag
+        return found
 
     def take(self, source: Source, item: Listed) -> None:
         doc_id = planning.document_id(source.name, item.uri)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbcore.config import SourceSection
-from kbcore.config.sources import DirectorySection, GitSection
+from kbcore.config.sources import DirectorySection, GitSection, WebSection
+from kbcore.errors import ConfigError
 from kbcore.sources.source import Source
 
 __all__ = ["Source", "make_source"]
@@ -25,4 +26,16 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
             from kbcore.sources.git import GitSource
 
             return GitSource(section, cache=cache)
+        case WebSection():
+            try:
+                from kbcore.sources.web import WebSource
+            except ModuleNotFoundError as error:
+                if error.name not in ("httpx2", "httpcore2", "protego", "idna"):
+                    raise
+                raise ConfigError(
+                    f"source {section.name!r} is of type web, and {error.name} is not installed",
+                    remedy='pip install "kbcore[web]"',
+                ) from error
+
+            return WebSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")
