@@ -183,14 +183,13 @@ class _Builder:
         self.failed: set[str] = set()
         self.content: dict[str, str] = {}
 
-    def known(self, source: str) -> dict[str, str]:
-        """URI to the newest validator of each document held of ``source`` that a listing may confirm."""
-        found = {}
+    def known(self, source: str) -> dict[str, str | None]:
+        """URI to the newest validator of each document held of ``source``; None where no listing may confirm it."""
+        found: dict[str, str | None] = {}
         for doc_id, held in self.plan.base.held.items():
-            etag = self.etags.get(doc_id, held.etag)
-            usable = doc_id not in self.last_failures and parser_id_today(held.parser_id) == held.parser_id
-            if held.source == source and etag is not None and usable:
-                found[held.uri] = etag
+            if held.source == source:
+                usable = doc_id not in self.last_failures and parser_id_today(held.parser_id) == held.parser_id
+                found[held.uri] = self.etags.get(doc_id, held.etag) if usable else None
         return found
 
     def take(self, source: Source, item: Listed) -> None:

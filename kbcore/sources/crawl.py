@@ -39,7 +39,7 @@ def crawl(
     follow: bool,
     max_pages: int,
     max_depth: int,
-    known: Mapping[str, str],
+    known: Mapping[str, str | None],
     memory: Mapping[str, Remembered],
 ) -> Found:
     """Visit ``first`` and, with ``follow``, what links lead to, at most ``max_pages`` URLs and ``max_depth`` links far.
@@ -75,13 +75,13 @@ def crawl(
     return found
 
 
-def settled(found: Found, known: Mapping[str, str]) -> dict[str, Visit]:
+def settled(found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]) -> dict[str, Visit]:
     """The visits that stand for documents or for problems, by the URI they stand under.
 
     A page that names another one as its canonical form is left out if that one is a document; an address that is
     redirected to a page stands for that page.
     """
-    odd = _same_answers(found, known)
+    odd = _same_answers(found, known, memory)
     pages: dict[str, Visit] = {}
     for url, visit in found.visits.items():
         if url in odd:
@@ -106,12 +106,18 @@ def _stands_for(visit: Visit, pages: Mapping[str, Visit]) -> str | None:
     return named if own in (None, named) else None
 
 
-def _same_answers(found: Found, known: Mapping[str, str]) -> dict[str, str]:
-    """Pages held that now answer like several others, with the reason."""
+def _same_answers(found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]) -> dict[str, str]:
+    """Pages held that now answer like several others and did not do so before, with the reason."""
     groups: dict[str, list[str]] = {}
     for url, visit in found.visits.items():
-        if url in known and visit.seen and (visit.final != url or visit.etag != known[url]):
-            groups.setdefault(visit.final if visit.final != url else visit.digest or url, []).append(url)
+        if not visit.seen or url not in known:
+            continue
+        if visit.final != url:
+            groups.setdefault(visit.final, []).append(url)
+        elif visit.digest and visit.etag != known[url]:
+            remembered = memory.get(url)
+            if remembered is None or remembered.digest != visit.digest:
+                groups.setdefault(visit.digest, []).append(url)
     return {
         url: f"answers with the same page as {len(group) - 1} others: an error page or a login page?"
         for group in groups.values()
@@ -120,7 +126,9 @@ def _same_answers(found: Found, known: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _links(visit: Visit, found: Found, known: Mapping[str, str], memory: Mapping[str, Remembered]) -> tuple[str, ...]:
+def _links(
+    visit: Visit, found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]
+) -> tuple[str, ...]:
     if visit.seen:
         return visit.facts.links if visit.facts else ()
     if visit.outcome in ("later", "problem"):

@@ -8,6 +8,7 @@ Nothing is taken from the environment, and no cookie is kept.
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 import threading
@@ -152,7 +153,7 @@ class _Transport(httpx2.HTTPTransport):
     """httpx2's own transport, with connections made and watched here."""
 
     def __init__(self, settings: HttpSettings, resolve: Resolve, context: ssl.SSLContext | None) -> None:
-        context = context or httpx2.create_ssl_context(trust_env=False)
+        context = context or default_context()
         super().__init__(verify=context, trust_env=False)
         self._watch = threading.local()
         # A transport of httpx2 takes no network backend, its pool does.
@@ -250,6 +251,12 @@ class _Stream(httpcore2.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
+
+
+@functools.cache
+def default_context() -> ssl.SSLContext:
+    """The certificates this machine trusts. Made once: reading them takes longer than most requests."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def system_addresses(host: str, port: int) -> list[str]:

@@ -19,9 +19,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A page as it was last seen, with the validator of that version."""
+    """A page as it was last seen: the validator of that version, and the sha256 of its bytes where they were seen."""
 
     etag: str
+    digest: str | None
     facts: PageFacts
 
 
@@ -36,6 +37,7 @@ def recall(file: Path, scope: str) -> dict[str, Remembered]:
         return {
             urls[entry["url"]]: Remembered(
                 str(entry["etag"]),
+                entry["digest"],
                 PageFacts(tuple(urls[n] for n in entry["links"]), bool(entry["noindex"]), entry["canonical"]),
             )
             for entry in content["pages"]
@@ -51,6 +53,7 @@ def remember(file: Path, scope: str, pages: Mapping[str, Remembered]) -> None:
         {
             "url": numbers.setdefault(url, len(numbers)),
             "etag": page.etag,
+            "digest": page.digest,
             "links": [numbers.setdefault(link, len(numbers)) for link in page.facts.links],
             "noindex": page.facts.noindex,
             "canonical": page.facts.canonical,

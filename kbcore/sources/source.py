@@ -34,6 +34,6 @@ class Source(Protocol):
 class Conditional(Protocol):
     """A source that can ask whether what is held still holds, instead of having it sent again."""
 
-    def known(self, validators: Mapping[str, str]) -> None:
-        """Told before each listing: URI to the validator of the version held. An item listed with the same validator is
-        taken for unchanged."""
+    def known(self, validators: Mapping[str, str | None]) -> None:
+        """Told before each listing: URI to the validator of the version held, for all that is held; None where it has to
+        be sent again all the same. An item listed with the same validator is taken for unchanged."""

@@ -54,7 +54,8 @@ class Visit:
 
 
 class Visitor:
-    """Visits from several threads. ``known`` are validators of versions held, by URL; ``memory`` what earlier runs saw.
+    """Visits from several threads. ``known`` are validators of versions held, by URL (None: send it all the same);
+    ``memory`` is what earlier runs saw.
     ``needs_links``: a page counts as unchanged only if its links are remembered with it."""
 
     def __init__(
@@ -64,7 +65,7 @@ class Visitor:
         scope: Scope,
         spool: Spool,
         *,
-        known: Mapping[str, str],
+        known: Mapping[str, str | None],
         memory: Mapping[str, Remembered],
         needs_links: bool,
         until: float | None = None,
@@ -144,7 +145,8 @@ class Visitor:
             return Visit(url, "problem", url, "answers 304 to a request that was not conditional")
         remembered = self._memory.get(answer.url)
         facts = remembered.facts if remembered and remembered.etag == etag else PageFacts()
-        return Visit(url, "same", final, etag=etag, facts=facts)
+        digest = remembered.digest if remembered and remembered.etag == etag else None
+        return Visit(url, "same", final, etag=etag, digest=digest, facts=facts)
 
     def _page(self, url: str, final: str, answer: Answer) -> Visit:
         if not answer.body:

@@ -76,11 +76,11 @@ class WebSource:
             frozenset({origin(prefix)}),
         )
         self._pace = Pace(section.delay_seconds)
-        self._known: dict[str, str] = {}
+        self._known: dict[str, str | None] = {}
         self._spool: Spool | None = None
         self._sent: dict[str, Visit] = {}
 
-    def known(self, validators: Mapping[str, str]) -> None:
+    def known(self, validators: Mapping[str, str | None]) -> None:
         self._known = dict(validators)
 
     def list(self, listed_at: str) -> Listing:
@@ -110,8 +110,9 @@ class WebSource:
                 memory=memory,
             )
         self._check(found)
-        self._remember(found, memory)
-        return self._listing(found, listed, listed_at)
+        pages = settled(found, self._known, memory)
+        self._remember(found, pages, memory)
+        return self._listing(found, pages, listed, listed_at)
 
     def fetch(self, item: Listed, fetched_at: str) -> Fetched:
         """The bytes that the listing was sent, or else asked for again. DocumentError where they cannot be had."""
@@ -173,7 +174,7 @@ class WebSource:
         self,
         http: HttpClient,
         robots: Robots,
-        known: Mapping[str, str],
+        known: Mapping[str, str | None],
         memory: Mapping[str, Remembered],
         spool: Spool,
         *,
@@ -260,19 +261,23 @@ class WebSource:
             transient=error.transient,
         )
 
-    def _remember(self, found: Found, memory: Mapping[str, Remembered]) -> None:
+    def _remember(self, found: Found, pages: Mapping[str, Visit], memory: Mapping[str, Remembered]) -> None:
+        """Keep what was seen; of a page that failed, or that is taken for an error page, what was seen before."""
         kept: dict[str, Remembered] = {}
         for url, visit in found.visits.items():
-            if visit.seen and visit.etag and visit.facts:
-                kept[visit.final] = Remembered(visit.etag, visit.facts)
-            elif url in memory and visit.outcome in ("later", "problem", "over"):
+            failed = url in pages and not pages[url].seen
+            if visit.seen and visit.etag and visit.facts and not failed:
+                kept[visit.final] = Remembered(visit.etag, visit.digest, visit.facts)
+            elif url in memory and (failed or visit.outcome == "over"):
                 kept.setdefault(url, memory[url])
         remember(self._cache / "pages.json", self._scope.id, kept)
 
-    def _listing(self, found: Found, listed: Mapping[str, str | None], listed_at: str) -> Listing:
+    def _listing(
+        self, found: Found, pages: Mapping[str, Visit], listed: Mapping[str, str | None], listed_at: str
+    ) -> Listing:
         items: list[Listed] = []
         problems: list[tuple[str, str]] = []
-        for uri, visit in sorted(settled(found, self._known).items()):
+        for uri, visit in sorted(pages.items()):
             if not self._scope.documents(uri):
                 continue
             if visit.seen:
