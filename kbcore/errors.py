@@ -18,7 +18,8 @@
     ├── WorkerLostError             a worker of the build ended before its work was done
     ├── SourceError                 a source could not be listed
     ├── DocumentError               one document could not be fetched or parsed
-    │   └── SkippedDocumentError        there is nothing to index in it: blank, or of a kind no parser reads
+    │   ├── SkippedDocumentError        there is nothing to index in it: blank, or of a kind no parser reads
+    │   └── HttpError                   a request over the web that came to no usable answer
     ├── RefusedError                policy refused what was asked (a hold, a blocked release, a guard)
     └── KbUnavailableError          search could not run at all; never the same as finding nothing
 
@@ -130,6 +131,15 @@ class DocumentError(KbError):
 
 class SkippedDocumentError(DocumentError):
     pass
+
+
+class HttpError(DocumentError):
+    """``kind``: refused, timeout, connection, tls, protocol, status, too_large, redirect, login, or budget (no time
+    was left to ask)."""
+
+    def __init__(self, kind: str, message: str, *, remedy: str = "", transient: bool = False) -> None:
+        super().__init__(message, remedy=remedy, transient=transient)
+        self.kind = kind
 
 
 class RefusedError(KbError):

@@ -39,6 +39,15 @@ class Comparison:
         self.failed: set[str] = set()
         self.content: dict[str, str] = {}
 
+    def known(self, source: str) -> dict[str, str | None]:
+        """URI to the newest validator of each document held of ``source``; None where no listing may confirm it."""
+        found: dict[str, str | None] = {}
+        for doc_id, held in self.plan.base.held.items():
+            if held.source == source:
+                usable = doc_id not in self.last_failures and parser_id_today(held.parser_id) == held.parser_id
+                found[held.uri] = self._validator(doc_id, held) if usable else None
+        return found
+
     def to_fetch(self, source: Source, items: Iterable[Listed], seen: Callable[[], None]) -> Iterator[Listed]:
         """The items that their validators do not confirm, and that are not erased; ``seen`` is called for each item."""
         for item in items:

@@ -19,6 +19,7 @@ from kbcore.ingest.retry import retried
 from kbcore.parsing import ParserPool
 from kbcore.parsing.limits import ParseLimits
 from kbcore.sources import Source
+from kbcore.sources.source import Conditional
 from kbcore.store.repository import ErasedIds
 from kbcore.types import Json, Listing, Progress
 
@@ -59,6 +60,8 @@ def make_plan(
     for source in sources:
         progress("list", len(listings), len(sources))
         at = iso(clock())
+        if isinstance(source, Conditional):
+            source.known(comparison.known(source.name))
         try:
             listing = retried(lambda source=source, at=at: source.list(at))  # type: ignore[misc]
         except SourceError as error:

@@ -5,17 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from kbcore.config import SourceSection
-from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSection, RestSection
+from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSection, RestSection, WebSection
+from kbcore.errors import ConfigError
 from kbcore.sources.source import Source
 
 __all__ = ["Source", "make_source"]
+
+
+EXTRAS = {"object_store": "objects", "rest": "rest", "web": "web"}
 
 
 def make_source(section: SourceSection, *, cache: Path) -> Source:
     """The source that ``section`` describes. Nothing is listed or fetched yet.
 
     ``cache`` is a folder that the source may make and fill to have less to transfer next time; it may be lost.
+    ConfigError where the packages of its type are not installed.
     """
+    try:
+        return _made(section, cache)
+    except ModuleNotFoundError as error:
+        if section.type not in EXTRAS or (error.name or "").startswith("kbcore"):
+            raise
+        raise ConfigError(
+            f"source {section.name!r} is of type {section.type}, and {error.name} is not installed",
+            remedy=f'pip install "kbcore[{EXTRAS[section.type]}]"',
+        ) from error
+
+
+def _made(section: SourceSection, cache: Path) -> Source:
     match section:
         case DirectorySection():
             from kbcore.sources.directory import DirectorySource
@@ -33,4 +50,8 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
             from kbcore.sources.rest import RestSource
 
             return RestSource(section, cache=cache)
+        case WebSection():
+            from kbcore.sources.web import WebSource
+
+            return WebSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")

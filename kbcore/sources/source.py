@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from kbcore.types import Fetched, Listed, Listing
 
@@ -27,3 +28,12 @@ class Source(Protocol):
     def probe(self) -> str:
         """Whether the source can be reached, without listing all of it: what was seen, in a few words. SourceError,
         with its remedy, where it cannot."""
+
+
+@runtime_checkable
+class Conditional(Protocol):
+    """A source that can ask whether what is held still holds, instead of having it sent again."""
+
+    def known(self, validators: Mapping[str, str | None]) -> None:
+        """Told before each listing: URI to the validator of the version held, for all that is held; None where it has to
+        be sent again all the same. An item listed with the same validator is taken for unchanged."""

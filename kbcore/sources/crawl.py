@@ -1,0 +1,149 @@
+"""From first URLs to all pages: breadth first, in an order that does not depend on which answer comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from kbcore.sources.http import PARALLEL
+from kbcore.sources.memory import Remembered
+from kbcore.sources.page import PageFacts
+from kbcore.sources.scope import Scope
+from kbcore.sources.visit import Visit, Visitor
+
+# From so many pages on that were told apart before, one and the same answer is taken for an error or a login page.
+SAME_ANSWERS = 4
+
+
+@dataclass
+class Found:
+    """``visits`` by the URL that was asked, in the order they were found. ``complete`` is False where pages may exist
+    that were not found; ``reasons`` say why."""
+
+    visits: dict[str, Visit] = field(default_factory=dict)
+    complete: bool = True
+    reasons: list[str] = field(default_factory=list)
+
+    def incomplete(self, reason: str) -> None:
+        self.complete = False
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
+
+def crawl(
+    visitor: Visitor,
+    scope: Scope,
+    first: Sequence[str],
+    *,
+    follow: bool,
+    max_pages: int,
+    max_depth: int,
+    known: Mapping[str, str | None],
+    memory: Mapping[str, Remembered],
+) -> Found:
+    """Visit ``first`` and, with ``follow``, what links lead to, at most ``max_pages`` URLs and ``max_depth`` links far.
+
+    What fails for now is visited once more at the end. A page that fails is taken to have the links it had.
+    """
+    found = Found()
+    depth = dict.fromkeys(first, 0)
+    queue = list(depth)
+    again: list[str] = []
+    second = False
+    while queue:
+        room = max_pages - len(found.visits) if not second else len(queue)
+        if len(queue) > room:
+            found.incomplete(f"there are more pages than max_pages ({max_pages}); the others were not asked for")
+        level, queue = queue[:room], []
+        for visit in _visits(visitor, level):
+            found.visits[visit.url] = visit
+            if visit.outcome == "over":
+                found.incomplete("total_seconds were over before all pages were asked for")
+            elif visit.outcome == "later" and not second:
+                again.append(visit.url)
+                continue
+            if follow and depth[visit.url] < max_depth:
+                for link in _links(visit, found, known, memory):
+                    if link not in depth and scope.follows(link):
+                        depth[link] = depth[visit.url] + 1
+                        queue.append(link)
+        if not queue and again:
+            queue, again, second = again, [], True
+        elif second:
+            second = False
+    return found
+
+
+def settled(found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]) -> dict[str, Visit]:
+    """The visits that stand for documents or for problems, by the URI they stand under.
+
+    A page that names another one as its canonical form is left out if that one is a document; an address that is
+    redirected to a page stands for that page.
+    """
+    odd = _same_answers(found, known, memory)
+    pages: dict[str, Visit] = {}
+    for url, visit in found.visits.items():
+        if url in odd:
+            pages[url] = replace(visit, outcome="problem", final=url, reason=odd[url])
+        elif visit.outcome in ("later", "problem"):
+            pages.setdefault(url, visit)
+        elif visit.seen and not (visit.facts or PageFacts()).noindex:
+            former = pages.get(visit.final)
+            if former is None or not former.seen or (former.url != former.final and visit.url == visit.final):
+                pages[visit.final] = visit
+    return {
+        uri: visit for uri, visit in pages.items() if not (visit.seen and _stands_for(visit, pages) not in (None, uri))
+    }
+
+
+def _stands_for(visit: Visit, pages: Mapping[str, Visit]) -> str | None:
+    named = visit.facts.canonical if visit.facts else None
+    target = pages.get(named) if named else None
+    if target is None or not target.seen or target.final != named:
+        return None
+    own = target.facts.canonical if target.facts else None
+    return named if own in (None, named) else None
+
+
+def _same_answers(found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]) -> dict[str, str]:
+    """Pages held that now answer like several others and did not do so before, with the reason."""
+    groups: dict[str, list[str]] = {}
+    for url, visit in found.visits.items():
+        if not visit.seen or url not in known:
+            continue
+        if visit.final != url:
+            groups.setdefault(visit.final, []).append(url)
+        elif visit.digest and visit.etag != known[url]:
+            remembered = memory.get(url)
+            if remembered is None or remembered.digest != visit.digest:
+                groups.setdefault(visit.digest, []).append(url)
+    return {
+        url: f"answers with the same page as {len(group) - 1} others: an error page or a login page?"
+        for group in groups.values()
+        if len(group) >= SAME_ANSWERS
+        for url in group
+    }
+
+
+def _links(
+    visit: Visit, found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]
+) -> tuple[str, ...]:
+    if visit.seen:
+        return visit.facts.links if visit.facts else ()
+    if visit.outcome in ("later", "problem"):
+        remembered = memory.get(visit.url)
+        if remembered:
+            return remembered.facts.links
+        if visit.outcome == "later" or visit.url in known:
+            found.incomplete(f"{visit.url} {visit.reason}, and where it links to is not known")
+    return ()
+
+
+def _visits(visitor: Visitor, urls: Sequence[str]) -> Iterator[Visit]:
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        try:
+            yield from pool.map(visitor.visit, urls)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
