@@ -8,7 +8,7 @@ from kbcore.config import SourceSection
 from kbcore.config.sources import DirectorySection, GitSection
 from kbcore.sources.source import Source
 
-__all__ = ["Source", "make_source"]
+__all__ = ["Source", "close_source", "make_source"]
 
 
 def make_source(section: SourceSection, *, cache: Path) -> Source:
@@ -26,3 +26,10 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
 
             return GitSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")
+
+
+def close_source(source: Source) -> None:
+    """Give up what a source holds open, such as a process or connections, if it is of a type that holds any."""
+    close = getattr(source, "close", None)
+    if close is not None:
+        close()

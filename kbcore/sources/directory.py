@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from kbcore.clock import iso, parse
 from kbcore.errors import DocumentError, SourceError
+from kbcore.sources.globs import glob_pattern
 from kbcore.types import Fetched, Listed, Listing
 
 # A file system may stamp two changes within this time with the same modification time.
@@ -126,34 +126,6 @@ class DirectorySource:
 
     def _wanted(self, uri: str) -> bool:
         return any(p.fullmatch(uri) for p in self._include) and not any(p.fullmatch(uri) for p in self._exclude)
-
-
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """A glob over paths with ``/``: ``**`` any number of folders, ``*`` and ``?`` within one name, ``[…]`` a set."""
-    parts: list[str] = []
-    i = 0
-    while i < len(pattern):
-        if pattern.startswith("**/", i):
-            parts.append("(?:[^/]+/)*")
-            i += 3
-        elif pattern.startswith("**", i):
-            parts.append(".*")
-            i += 2
-        elif pattern[i] == "*":
-            parts.append("[^/]*")
-            i += 1
-        elif pattern[i] == "?":
-            parts.append("[^/]")
-            i += 1
-        elif pattern[i] == "[" and "]" in pattern[i + 2 :]:
-            end = pattern.index("]", i + 2)
-            inside = pattern[i + 1 : end].replace("\\", "\\\\")
-            parts.append(f"[{'^' + inside[1:] if inside[0] == '!' else inside}]")
-            i = end + 1
-        else:
-            parts.append(re.escape(pattern[i]))
-            i += 1
-    return re.compile("".join(parts), re.DOTALL)
 
 
 def _read(descriptor: int, most: int) -> bytes:
