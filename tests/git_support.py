@@ -75,13 +75,15 @@ class Work:
 class Server:
     """Serves the repositories below ``root`` by https on a port of its own, through git's own http-backend.
 
-    ``token`` is wanted where it is set; ``status`` is answered instead, where it is set; ``asked`` counts requests.
+    ``token`` is wanted where it is set; ``status`` is answered instead, where it is set. ``moved`` is a path that sends on to
+    another one. ``asked`` are the paths of the requests.
     """
 
     def __init__(self, root: Path, certificates: Path) -> None:
         self.root = root
         self.token: str | None = None
         self.status: int | None = None
+        self.moved: tuple[str, str] | None = None
         self.asked: list[str] = []
         self.authority = certificates / "authority.pem"
         key = certificates / "key.pem"
@@ -115,6 +117,12 @@ class Server:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path, _, query = request.path.partition("?")
         self.asked.append(path)
+        if self.moved and path.startswith(self.moved[0]):
+            request.send_response(301)
+            request.send_header("Location", request.path.replace(*self.moved, 1))
+            request.send_header("Content-Length", "0")
+            request.end_headers()
+            return
         said = request.headers.get("Authorization", "")
         wrong = self.token and base64.b64decode(said.removeprefix("Basic ")).decode().partition(":")[2] != self.token
         if self.status or wrong:

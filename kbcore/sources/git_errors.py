@@ -13,6 +13,7 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "owner": ("dubious ownership",),
     "ref": ("couldn't find remote ref",),
     "commit": ("not our ref", "unadvertised object"),
+    "partial": ("promisor",),
     "no repository": ("not a git repository", "is this a git repository"),
     "certificate": ("certificate", "cafile", "capath"),
     "authentication": (
@@ -49,6 +50,9 @@ def explain(name: str, url: str, failed: GitFailed, *, token_env: str | None = N
         case "owner":
             message = f"git does not trust {url}, which belongs to another user"
             remedy = "run as its owner, or install git 2.38 or newer"
+        case "partial":
+            message = f"{url} is a partial clone, and not all of its files are in it"
+            remedy = "clone it without --filter, or name the https url that it was cloned from"
         case "no repository":
             message = f"{url} is not a git repository"
             remedy = "name the folder that holds .git, a bare repository, or the https url that git clone takes"

@@ -93,10 +93,18 @@ class Mirror:
     def _fetch_all(self) -> None:
         new = self._folder.with_suffix(".new")
         git = self._git(new)
-        new.mkdir(parents=True)
         try:
-            git.run("init", "--quiet", "--bare", "--template=")
-            self._fetch(git)
+            # The ids of the server's repository are not known before it is asked; nearly all are of the first kind.
+            for kind in ("sha1", "sha256"):
+                new.mkdir(parents=True)
+                git.run("init", "--quiet", "--bare", "--template=", f"--object-format={kind}")
+                try:
+                    self._fetch(git)
+                    break
+                except GitFailed as failed:
+                    if kind == "sha256" or "mismatched algorithms" not in failed.said:
+                        raise
+                shutil.rmtree(new)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
 import unicodedata
@@ -70,6 +71,30 @@ def test_a_bare_repository_and_a_file_url_are_read_in_place(work: Work, opened: 
     assert contents(opened(tmp_path / "bare copy.git")) == {"a.md": b"# A\n"}
     assert contents(opened(f"file://{tmp_path}/bare%20copy.git")) == {"a.md": b"# A\n"}
     assert not list((tmp_path / "cache").glob("mirror-*"))
+
+
+def test_a_linked_work_tree_shows_its_own_branch(work: Work, opened: Any, tmp_path: Path) -> None:
+    work.commit({"a.md": "one"})
+    work.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    work.commit({"a.md": "two"})
+    assert contents(opened(tmp_path / "linked")) == {"a.md": b"one"}
+
+
+def test_a_repository_with_longer_ids_is_read(work: Work, opened: Any, tmp_path: Path) -> None:
+    shutil.rmtree(work.path / ".git")
+    work.git("init", "-q", "-b", "main", "--object-format=sha256")
+    work.commit({"a.md": "one"})
+    assert contents(opened(work.path)) == {"a.md": b"one"}
+    assert len(opened(work.path).list(NOW).version) == 64
+
+
+def test_a_partial_clone_fetches_nothing_and_says_what_it_is(work: Work, opened: Any, tmp_path: Path) -> None:
+    work.commit({"a.md": "one"})
+    work.git("config", "uploadpack.allowFilter", "true")
+    work.git("clone", "-q", "--filter=blob:none", "--no-checkout", f"file://{work.path}", str(tmp_path / "partial"))
+    source = opened(tmp_path / "partial")
+    with pytest.raises((SourceError, DocumentError), match="partial clone"):
+        contents(source)
 
 
 def test_the_bytes_are_exactly_those_of_the_blob(work: Work, opened: Any) -> None:

@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def fresh(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.token = server.status = None
+    server.token = server.status = server.moved = None
     server.asked.clear()
     for variable in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "GIT_SSL_CAPATH", "SSL_CERT_FILE"):
         monkeypatch.delenv(variable, raising=False)
@@ -116,6 +116,16 @@ def test_a_tag_a_full_name_and_a_commit_are_fetched(work: Work, server: Server, 
     assert server.asked == []
 
 
+def test_a_repository_with_longer_ids_is_mirrored(work: Work, opened: Any) -> None:
+    shutil.rmtree(work.path / ".git")
+    work.git("init", "-q", "-b", "main", "--object-format=sha256")
+    for text in ("one", "two"):
+        commit = work.commit({"a.md": text})
+        assert opened().list(NOW).version == commit
+        assert contents(opened()) == {"a.md": text.encode()}
+        assert opened(ref=commit).list(NOW).version == commit
+
+
 def test_with_depth_only_so_much_history_is_fetched_and_older_times_are_unknown(
     work: Work, opened: Any, tmp_path: Path
 ) -> None:
@@ -155,6 +165,39 @@ def test_a_token_goes_to_the_server_and_shows_nowhere(
             assert not error.value.transient
     with pytest.raises(SourceError, match="no token_env is configured"):
         opened().list(NOW)
+
+
+def test_a_token_is_not_taken_to_where_a_server_sends_on_to(
+    work: Work, server: Server, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.commit({"a.md": "one"})
+    server.moved = ("/old/", f"/{work.path.name}/")
+    assert contents(opened(url=server.url("old/.git"))) == {"a.md": b"one"}
+    monkeypatch.setenv("DOCS_TOKEN", "hunter2")
+    server.asked.clear()
+    source = opened(url=server.url("old/.git"), token_env="DOCS_TOKEN")
+    for call in (source.probe, lambda: source.list(NOW)):
+        with pytest.raises(SourceError, match="sends on to another address"):
+            call()
+    assert all(path.startswith("/old/") for path in server.asked)
+
+
+def test_what_the_user_and_the_machine_configured_for_git_plays_no_part(
+    work: Work, server: Server, opened: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    work.commit({"a.md": "one"})
+    (tmp_path / ".gitconfig").write_text(f'[url "https://localhost:1/"]\n\tinsteadOf = {server.url("")}\n')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / ".gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", str(tmp_path / ".gitconfig"))
+    monkeypatch.setenv("GIT_TRACE_CURL", str(tmp_path / "trace"))
+    # git would also take the configuration of a repository that it is started in.
+    here = Work(tmp_path / "here")
+    here.git("config", "url.https://localhost:1/.insteadOf", server.url(""))
+    monkeypatch.chdir(here.path)
+    assert opened().probe()
+    assert contents(opened()) == {"a.md": b"one"}
+    assert not (tmp_path / "trace").exists()
 
 
 def test_what_a_server_says_is_told_apart_and_only_the_passing_is_tried_again(
@@ -268,7 +311,6 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_the_next_one_trusts(
             time.sleep(0.005)
         child.send_signal(signal.SIGKILL)
         child.wait()
-        shutil.rmtree(cache / "mirror", ignore_errors=True)
     assert len(contents(opened())["a.md"]) == 4_000_000
     assert len(list(cache.glob("mirror-*"))) == 1
 
