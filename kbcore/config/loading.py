@@ -104,7 +104,9 @@ def _say(error: Any, file: Path, origins: Mapping[str, str]) -> str:
         said = f"{dotted} is a table: write [{dotted}] and its settings below (found {found!r})"
     else:
         # What stands where the name of a variable belongs may be the secret itself.
-        secret = dotted.endswith("_env") or isinstance(found, dict) or error["type"] in ("secret", "no_url", "clear_text")
+        secret = (
+            dotted.endswith("_env") or isinstance(found, dict) or error["type"] in ("secret", "no_url", "clear_text")
+        )
         shown = "" if secret else f" (found {_without_login(repr(found))})"
         said = f"{dotted or 'configuration'}: {error['msg'].removeprefix('Value error, ')}{shown}"
     return f"{origin}: {said}"

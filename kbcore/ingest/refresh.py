@@ -23,7 +23,7 @@ from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
 from kbcore.promotion import promote_candidate, refusal
-from kbcore.sources import Source, make_source
+from kbcore.sources import Source, close_source, make_source
 from kbcore.store import layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.manifest import Manifest, changed_settings
@@ -106,6 +106,8 @@ def refresh(
     with ExitStack() as stack:
         if not dry_run:
             stack.enter_context(writer_lease(repository.root, run=run.name, since=run.started_at))
+        for source in sources:
+            stack.callback(close_source, source)
         parser = stack.enter_context(ParserPool(limits=parse_limits(config)))
         workers: list[Any] = []
 

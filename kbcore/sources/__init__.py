@@ -9,7 +9,7 @@ from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSecti
 from kbcore.errors import ConfigError
 from kbcore.sources.source import Source
 
-__all__ = ["Source", "make_source"]
+__all__ = ["Source", "close_source", "make_source"]
 
 
 EXTRAS = {"object_store": "objects", "rest": "rest", "web": "web"}
@@ -55,3 +55,10 @@ def _made(section: SourceSection, cache: Path) -> Source:
 
             return WebSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")
+
+
+def close_source(source: Source) -> None:
+    """Give up what a source holds open, such as a process or connections, if it is of a type that holds any."""
+    close = getattr(source, "close", None)
+    if close is not None:
+        close()

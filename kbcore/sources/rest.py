@@ -25,7 +25,7 @@ from kbcore.clock import iso
 from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, DocumentError, SkippedDocumentError, SourceError
 from kbcore.fingerprint import short_id
-from kbcore.sources.directory import glob_pattern
+from kbcore.globs import glob_pattern
 from kbcore.sources.rest_access import check_addresses, secrets_of
 from kbcore.sources.rest_recipe import expand, load_recipe
 from kbcore.types import Fetched, Listed, Listing

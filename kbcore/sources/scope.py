@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from kbcore.errors import HttpError
 from kbcore.fingerprint import short_id
 from kbcore.parsing.media import suffix_of
-from kbcore.sources.directory import glob_pattern
+from kbcore.globs import glob_pattern
 from kbcore.sources.urls import shown, within
 
 # Endings of what pages are made of, and of downloads: links to them are not followed.

@@ -1,0 +1,57 @@
+"""What every section of ``[[sources]]`` has."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
+
+from kbcore.config.section import Section
+from kbcore.globs import glob_pattern
+
+_DURATION = re.compile(r"(\d+)\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        glob_pattern(pattern)
+    except re.error as error:
+        raise ValueError(f"is not a pattern: {error}") from None
+    return pattern
+
+
+Globs = tuple[Annotated[str, AfterValidator(_compiles)], ...]
+FILES = ("**/*.md", "**/*.markdown", "**/*.html", "**/*.htm", "**/*.txt", "**/*.pdf")
+
+
+class GuardSection(Section):
+    """Removals of one source in one run beyond these bounds are withheld until a person approves them."""
+
+    removals: int = Field(3, ge=0)
+    removals_percent: float = Field(25.0, ge=0, le=100)
+    removals_most: int = Field(500, ge=0)
+
+
+class SourceSection(Section):
+    """What every source has, whatever its type."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
+    type: str
+    max_bytes: int = Field(50_000_000, ge=1)
+    freshness_target: str | None = None
+    guard: GuardSection = GuardSection()
+
+    @field_validator("freshness_target")
+    @classmethod
+    def _duration(cls, value: str | None) -> str | None:
+        if value is not None and not _DURATION.fullmatch(value):
+            raise ValueError("a duration looks like 12h, 7d or 2w")
+        return value
+
+    @property
+    def freshness_days(self) -> float | None:
+        """The freshness target in days, or None."""
+        match = _DURATION.fullmatch(self.freshness_target or "")
+        return int(match[1]) * _SECONDS[match[2]] / 86_400 if match else None
