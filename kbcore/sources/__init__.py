@@ -39,19 +39,19 @@ def _made(section: SourceSection, cache: Path) -> Source:
 
             return DirectorySource(section.name, section.path, section.include, section.exclude, section.max_bytes)
         case GitSection():
-            from kbcore.sources.git import GitSource
+            from kbcore.sources.git.source import GitSource
 
             return GitSource(section, cache=cache)
         case ObjectStoreSection():
-            from kbcore.sources.object_store import ObjectStoreSource
+            from kbcore.sources.object_store.source import ObjectStoreSource
 
             return ObjectStoreSource(section, cache=cache)
         case RestSection():
-            from kbcore.sources.rest import RestSource
+            from kbcore.sources.rest.source import RestSource
 
             return RestSource(section, cache=cache)
         case WebSection():
-            from kbcore.sources.web import WebSource
+            from kbcore.sources.web.source import WebSource
 
             return WebSource(section, cache=cache)
     raise TypeError(f"{type(section).__name__} describes no source")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbcore.sources.addresses import networks, refusal
+from kbcore.sources.web.addresses import networks, refusal
 
 NOT_PUBLIC = """
 0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 168.63.129.16 169.254.169.254

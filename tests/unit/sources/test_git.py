@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from kbcore.config.sources import GitSection
 from kbcore.errors import ConfigError, DocumentError, SourceError
 from kbcore.sources import make_source
-from kbcore.sources.git import GitSource
-from kbcore.sources.git_blobs import Blobs
+from kbcore.sources.git.blobs import Blobs
+from kbcore.sources.git.source import GitSource
 from tests.git_support import Work
 
 NOW = "2026-11-30T00:00:00Z"
@@ -221,7 +221,7 @@ def test_times_that_are_remembered_equal_those_of_a_full_walk(work: Work, opened
 def test_a_walk_that_begins_where_the_last_one_did_reads_one_commit(
     work: Work, opened: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbcore.sources.git_program import Stream
+    from kbcore.sources.git.program import Stream
 
     work.commit({"old.md": "x"})
     for n in range(9):
@@ -370,7 +370,7 @@ def test_without_the_git_program_the_error_says_to_install_it(
 
 def test_a_repository_of_another_user_is_read(work: Work, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     work.commit({"a.md": "# A\n"})
-    monkeypatch.setattr("kbcore.sources.git_program.INHERITED", ("PATH", "GIT_TEST_ASSUME_DIFFERENT_OWNER"))
+    monkeypatch.setattr("kbcore.sources.git.program.INHERITED", ("PATH", "GIT_TEST_ASSUME_DIFFERENT_OWNER"))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     assert contents(opened(work.path)) == {"a.md": b"# A\n"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from kbcore.errors import SourceError
 from kbcore.knowledge_base import KnowledgeBase
-from kbcore.sources.git import GitSource
+from kbcore.sources.git.source import GitSource
 from kbcore.store.manifest import Manifest
 from tests.git_support import Work
 from tests.support import DOCUMENTS, answers, configure, knowledge_base, refreshed

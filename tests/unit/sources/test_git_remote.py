@@ -17,7 +17,7 @@ import pytest
 
 from kbcore.config.sources import GitSection
 from kbcore.errors import DocumentError, SourceError
-from kbcore.sources.git import GitSource
+from kbcore.sources.git.source import GitSource
 from tests.git_support import Server, Work
 from tests.support import tree
 
@@ -298,7 +298,7 @@ def test_a_fetch_that_is_killed_leaves_nothing_that_the_next_one_trusts(
     work.commit({"a.md": os.urandom(2_000_000).hex()})
     script = (
         "import sys; from pathlib import Path; from kbcore.config.sources import GitSection\n"
-        "from kbcore.sources.git import GitSource\n"
+        "from kbcore.sources.git.source import GitSource\n"
         "s = GitSection.model_validate({'name': 'docs', 'type': 'git', 'url': sys.argv[1]})\n"
         "GitSource(s, cache=Path(sys.argv[2])).list('2026-11-30T00:00:00Z')\n"
     )

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from kbcore.errors import HttpError
-from kbcore.sources.addresses import networks
-from kbcore.sources.http import HttpClient, HttpSettings, system_addresses
-from kbcore.sources.pace import Pace, pause
-from kbcore.sources.urls import origin
+from kbcore.sources.web.addresses import networks
+from kbcore.sources.web.http import HttpClient, HttpSettings, system_addresses
+from kbcore.sources.web.pace import Pace, pause
+from kbcore.sources.web.urls import origin
 from tests.unit.sources.site import Reply, Site, page, redirect, serving
 
 LOOPBACK = networks(["127.0.0.0/8"])

@@ -14,7 +14,7 @@ import pytest
 
 from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import DocumentError, SourceError
-from kbcore.sources.object_store import ObjectStoreSource
+from kbcore.sources.object_store.source import ObjectStoreSource
 from kbcore.types import Fetched, Listed, Listing
 
 pytest.importorskip("obstore")

@@ -14,7 +14,7 @@ import pytest
 from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import DocumentError, SourceError
 from kbcore.knowledge_base import KnowledgeBase
-from kbcore.sources.object_store import ObjectStoreSource, validator
+from kbcore.sources.object_store.source import ObjectStoreSource, validator
 from kbcore.types import Fetched, Listed, Listing
 from tests.support import DOCUMENTS, configure, knowledge_base, refreshed, tree, write
 

@@ -20,9 +20,10 @@ pytest.importorskip("dlt")
 from kbcore.config import effective, load
 from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, DocumentError, SkippedDocumentError, SourceError
-from kbcore.sources import make_source, rest_session
-from kbcore.sources.rest import RestSource
-from kbcore.sources.rest_recipe import load_recipe
+from kbcore.sources import make_source
+from kbcore.sources.rest import session as rest_session
+from kbcore.sources.rest.recipe import load_recipe
+from kbcore.sources.rest.source import RestSource
 from tests.support import ROOT, knowledge_base, refreshed
 from tests.unit.sources.rest_server import (
     Articles,
@@ -453,7 +454,7 @@ def test_a_source_that_is_gone_has_closed_what_it_opened(
     recwarn: pytest.WarningsRecorder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kbcore.sources.rest._SPOOL_BYTES", 100)
+    monkeypatch.setattr("kbcore.sources.rest.source._SPOOL_BYTES", 100)
     read = source(site, system, tmp_path)
     read.list(AT)
     read.list(AT)
@@ -563,7 +564,7 @@ def test_a_server_that_is_not_there_is_a_transient_error(tmp_path: Path) -> None
 
 
 def test_an_answer_over_the_bound_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbcore.sources import rest
+    from kbcore.sources.rest import source as rest
 
     monkeypatch.setattr(rest, "_PAGE_BYTES", 1000)
     big = Site(lambda asked: Reply({"query": {"pages": []}, "x": "y" * 100_000}))
@@ -653,9 +654,9 @@ def test_another_recipe_looks_at_every_document_again(tmp_path: Path) -> None:
 
 
 def test_without_dlt_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "dlt" or name.endswith("rest_client")]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "dlt" or name == "kbcore.sources.rest.client"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("kbcore.sources.rest_client", raising=False)
+    monkeypatch.delattr("kbcore.sources.rest.client", raising=False)
     monkeypatch.setitem(sys.modules, "dlt", None)
     given = RestSection(name="kb", type="rest", recipe="mediawiki", base_url="https://x.example")
     with pytest.raises(ConfigError, match="needs the package dlt") as error:

@@ -6,9 +6,9 @@ import gzip
 
 import pytest
 
-from kbcore.sources.inflate import gunzip
-from kbcore.sources.page import read_page
-from kbcore.sources.sitemap import MOST_ENTRIES, read_sitemap
+from kbcore.sources.web.inflate import gunzip
+from kbcore.sources.web.page import read_page
+from kbcore.sources.web.sitemap import MOST_ENTRIES, read_sitemap
 from tests.unit.sources.site import sitemap
 
 A, B = "https://d.example/a", "https://d.example/b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbcore.sources.urls import folder, normal, shown, within
+from kbcore.sources.web.urls import folder, normal, shown, within
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from kbcore.config import load
 from kbcore.config.sources import WebSection
 from kbcore.errors import ConfigError, DocumentError, SkippedDocumentError, SourceError
 from kbcore.sources import make_source
-from kbcore.sources.web import WebSource
+from kbcore.sources.web.source import WebSource
 from kbcore.types import Listed, Listing
 from tests.unit.sources.site import Reply, Site, page, redirect, serving, sitemap
 
@@ -473,8 +473,8 @@ def test_a_source_that_cannot_work_says_what_to_mend(tmp_path: Path, monkeypatch
             make_source(WebSection.model_validate({**base, **more}), cache=tmp_path)
     for name in ("httpx2", "protego"):
         with monkeypatch.context() as patch:
-            for module in ("http", "web", "robots", "visit", "crawl"):
-                patch.delitem(sys.modules, f"kbcore.sources.{module}", raising=False)
+            for module in ("http", "source", "robots", "visit", "crawl"):
+                patch.delitem(sys.modules, f"kbcore.sources.web.{module}", raising=False)
             patch.setitem(sys.modules, name, None)
             with pytest.raises(ConfigError, match=rf"{name} is not installed\n.*kbcore\[web\]"):
                 make_source(WebSection.model_validate(base), cache=tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbcore.errors import SourceError
-from kbcore.ingest import plan
+from kbcore.ingest import fetching, survey
 from kbcore.ingest.retry import retried
 from tests.support import knowledge_base, refreshed, tree
 from tests.unit.sources.site import Reply, Site, page, serving, sitemap
@@ -43,7 +43,8 @@ def base_of(site: Site, root: Path, **more: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "retried", lambda call: retried(call, base_seconds=0.01))
+    for module in (survey, fetching):
+        monkeypatch.setattr(module, "retried", lambda call: retried(call, base_seconds=0.01))
 
 
 def changes(report: Any) -> dict[str, int]:

@@ -12,8 +12,8 @@ from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import DocumentError, SourceError
 from kbcore.globs import glob_pattern
 from kbcore.parsing.media import media_type_of
-from kbcore.sources.bucket import Bucket, Meta
-from kbcore.sources.object_failures import ObjectChanged, ObjectFailure
+from kbcore.sources.object_store.bucket import Bucket, Meta
+from kbcore.sources.object_store.failures import ObjectChanged, ObjectFailure
 from kbcore.types import Fetched, Listed, Listing
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kbcore.fingerprint import canonical
-from kbcore.sources.page import PageFacts
+from kbcore.sources.web.page import PageFacts
 
 FORMAT = 1
 

@@ -26,12 +26,12 @@ from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, DocumentError, SkippedDocumentError, SourceError
 from kbcore.fingerprint import short_id
 from kbcore.globs import glob_pattern
-from kbcore.sources.rest_access import check_addresses, secrets_of
-from kbcore.sources.rest_recipe import expand, load_recipe
+from kbcore.sources.rest.access import check_addresses, secrets_of
+from kbcore.sources.rest.recipe import expand, load_recipe
 from kbcore.types import Fetched, Listed, Listing
 
 if TYPE_CHECKING:
-    from kbcore.sources.rest_client import Client
+    from kbcore.sources.rest.client import Client
 
 LISTING = "(listing)"
 _SPOOL_BYTES = 64_000_000
@@ -59,7 +59,7 @@ class RestSource:
 
     def __init__(self, section: RestSection, *, cache: Path) -> None:
         try:
-            from kbcore.sources import rest_client
+            from kbcore.sources.rest import client
         except ImportError as error:
             raise ConfigError(
                 f"source {section.name!r}: a source of type rest needs the package {error.name or 'dlt'}",
@@ -69,7 +69,7 @@ class RestSource:
         self.parallel = section.parallel
         self._section = section
         self._cache = cache
-        self._rest = rest_client
+        self._rest = client
         self._include = [glob_pattern(pattern) for pattern in section.include]
         self._exclude = [glob_pattern(pattern) for pattern in section.exclude]
         self._items: dict[str, _Item] = {}
@@ -81,7 +81,7 @@ class RestSource:
             check_addresses(section)
             self.recipe = load_recipe(section.recipe)
             self._parameters = self.recipe.filled(section.parameters)
-            self._find = {path: rest_client.finder(path) for path in self.recipe.paths()}
+            self._find = {path: client.finder(path) for path in self.recipe.paths()}
             if section.token_env and self.recipe.auth.kind == "none":
                 raise ConfigError("the recipe takes no credentials, but token_env is set")
         except ConfigError as error:
@@ -260,7 +260,7 @@ class RestSource:
         except (TypeError, ValueError):
             raise self._unlike("the count of items is not a number") from None
 
-    def _unlike(self, message: str, said: str = "") -> Exception:
+    def _unlike(self, message: str, said: str = "") -> Any:
         answer = f"the server says: {said}" if said else message
         return self._rest.ApiError(answer, remedy="check base_url, the credentials and the recipe")
 

@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 
 from kbcore.config.sources import WebSection
 from kbcore.errors import ConfigError, DocumentError, HttpError, SkippedDocumentError, SourceError
-from kbcore.sources.addresses import networks
-from kbcore.sources.crawl import Found, crawl, settled
-from kbcore.sources.http import PARALLEL, HttpClient, HttpSettings, Resolve
-from kbcore.sources.memory import Remembered, recall, remember
-from kbcore.sources.pace import Pace
-from kbcore.sources.robots import MOST_BYTES as ROBOTS_BYTES
-from kbcore.sources.robots import Robots
-from kbcore.sources.scope import Scope
-from kbcore.sources.sitemap import MOST_BYTES as SITEMAP_BYTES
-from kbcore.sources.sitemap import read_sitemap
-from kbcore.sources.spool import Spool
-from kbcore.sources.urls import folder, normal, origin, shown
-from kbcore.sources.visit import Visit, Visitor, said
+from kbcore.sources.web.addresses import networks
+from kbcore.sources.web.crawl import Found, crawl, settled
+from kbcore.sources.web.http import PARALLEL, HttpClient, HttpSettings, Resolve
+from kbcore.sources.web.memory import Remembered, recall, remember
+from kbcore.sources.web.pace import Pace
+from kbcore.sources.web.robots import MOST_BYTES as ROBOTS_BYTES
+from kbcore.sources.web.robots import Robots
+from kbcore.sources.web.scope import Scope
+from kbcore.sources.web.sitemap import MOST_BYTES as SITEMAP_BYTES
+from kbcore.sources.web.sitemap import read_sitemap
+from kbcore.sources.web.spool import Spool
+from kbcore.sources.web.urls import folder, normal, origin, shown
+from kbcore.sources.web.visit import Visit, Visitor, said
 from kbcore.types import Fetched, Listed, Listing
 
 MOST_SITEMAPS = 1000

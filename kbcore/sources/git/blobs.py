@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 from kbcore.errors import DocumentError
-from kbcore.sources.git_program import Git, Stream, end
+from kbcore.sources.git.program import Git, Stream, end
 
 
 class DamagedBlobError(DocumentError):

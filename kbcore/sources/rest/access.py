@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, SourceError
-from kbcore.sources.rest_recipe import AuthPart
+from kbcore.sources.rest.recipe import AuthPart
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 

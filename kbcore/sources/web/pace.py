@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 from kbcore.errors import HttpError
-from kbcore.sources.validators import moment
+from kbcore.sources.web.validators import moment
 
 LONGEST_PAUSE = 120.0
 

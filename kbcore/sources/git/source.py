@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 from kbcore.config.sources import GitSection
 from kbcore.errors import DocumentError, SourceError
 from kbcore.globs import glob_pattern
-from kbcore.sources.git_blobs import Blobs, DamagedBlobError
-from kbcore.sources.git_errors import explain, unknown_ref
-from kbcore.sources.git_history import last_changed
-from kbcore.sources.git_mirror import REF, Mirror
-from kbcore.sources.git_program import Git, GitFailed
+from kbcore.sources.git.blobs import Blobs, DamagedBlobError
+from kbcore.sources.git.errors import explain, unknown_ref
+from kbcore.sources.git.history import last_changed
+from kbcore.sources.git.mirror import REF, Mirror
+from kbcore.sources.git.program import Git, GitFailed
 from kbcore.types import Fetched, Listed, Listing
 
 LINK = "120000"

@@ -17,7 +17,7 @@ from typing import Any
 
 from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import ConfigError
-from kbcore.sources.object_failures import ObjectChanged, ObjectFailure, ObjectGone, explain
+from kbcore.sources.object_store.failures import ObjectChanged, ObjectFailure, ObjectGone, explain
 
 PAGE = 1000  # keys in a page of a listing, or a divisor of it, in all three clouds
 READ_AT_ONCE = 1 << 20  # bytes

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from kbcore.config.sources import GitSection
 from kbcore.errors import SourceError
-from kbcore.sources.git_errors import explain, kind_of, unknown_ref
-from kbcore.sources.git_program import NOWHERE, Git, GitFailed
+from kbcore.sources.git.errors import explain, kind_of, unknown_ref
+from kbcore.sources.git.program import NOWHERE, Git, GitFailed
 
 REF = "refs/kbcore/source"
 """Where the mirror keeps what it fetched last."""

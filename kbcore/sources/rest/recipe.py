@@ -1,6 +1,6 @@
 """A recipe says as data how one kind of knowledge-base system is listed and read: one TOML file for each.
 
-Shipped recipes lie in ``kbcore/sources/recipes`` and are named without their ending; a value with a ``/`` or that ends
+Shipped recipes lie in ``kbcore/sources/rest/recipes`` and are named without their ending; a value with a ``/`` or that ends
 in ``.toml`` is the path of a file of one's own. ``{name}`` in a path, query or URL stands for a parameter; in ``body``
 and ``list.url`` also for ``id``, ``title`` and what ``list.fields`` names. JSON paths are those of jsonpath-ng.
 """
@@ -21,7 +21,7 @@ from kbcore.config.section import Section
 from kbcore.errors import ConfigError
 from kbcore.fingerprint import short_id
 
-SHIPPED = "kbcore.sources"
+SHIPPED = "kbcore.sources.rest"
 FOLDER = "recipes"
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 Scalar = bool | int | float | str

@@ -30,8 +30,8 @@ from dlt.sources.helpers.rest_client.client import RESTClient
 from requests import PreparedRequest, Request, RequestException, Response
 from requests.auth import AuthBase
 
-from kbcore.sources.rest_recipe import AuthPart, Pages
-from kbcore.sources.rest_session import RECIPE_REMEDY, ApiError, Rules, Session, as_api_error
+from kbcore.sources.rest.recipe import AuthPart, Pages
+from kbcore.sources.rest.session import RECIPE_REMEDY, ApiError, Rules, Session, as_api_error
 
 __all__ = ["ApiError", "Client", "Credentials", "Find", "Page", "finder"]
 

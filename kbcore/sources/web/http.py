@@ -24,10 +24,10 @@ import httpcore2
 import httpx2
 
 from kbcore.errors import HttpError
-from kbcore.sources.addresses import Network, refusal
-from kbcore.sources.inflate import Inflater, TooLargeError
-from kbcore.sources.pace import Pace
-from kbcore.sources.urls import Origin, normal, origin, shown
+from kbcore.sources.web.addresses import Network, refusal
+from kbcore.sources.web.inflate import Inflater, TooLargeError
+from kbcore.sources.web.pace import Pace
+from kbcore.sources.web.urls import Origin, normal, origin, shown
 
 MAX_REDIRECTS = 5
 PARALLEL = 4

@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 from kbcore.errors import HttpError
 from kbcore.fingerprint import short_id
-from kbcore.parsing.media import suffix_of
 from kbcore.globs import glob_pattern
-from kbcore.sources.urls import shown, within
+from kbcore.parsing.media import suffix_of
+from kbcore.sources.web.urls import shown, within
 
 # Endings of what pages are made of, and of downloads: links to them are not followed.
 NOT_PAGES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".svg", ".ico", ".bmp", ".tif", ".tiff", ".css", ".js"}

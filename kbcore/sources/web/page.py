@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree
 
-from kbcore.sources.urls import normal
+from kbcore.sources.web.urls import normal
 
 MOST_BYTES = 5_000_000
 MOST_LINKS = 5_000

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection
 
 from kbcore.errors import SourceError
-from kbcore.sources.git_program import GitFailed
+from kbcore.sources.git.program import GitFailed
 
 # Kind of failure to what git says then, in lower case; the first kind that fits counts.
 SIGNS: dict[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from io import BytesIO
 from lxml import etree
 
 from kbcore.clock import iso, parse
-from kbcore.sources.inflate import gunzip
+from kbcore.sources.web.inflate import gunzip
 
 MOST_BYTES = 50_000_000
 MOST_ENTRIES = 50_000

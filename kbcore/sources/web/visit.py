@@ -11,14 +11,14 @@ from typing import Literal
 from kbcore.clock import iso
 from kbcore.errors import HttpError, SourceError
 from kbcore.fingerprint import sha256
-from kbcore.sources.http import Answer, HttpClient
-from kbcore.sources.memory import Remembered
-from kbcore.sources.page import PageFacts, read_page
-from kbcore.sources.robots import Robots
-from kbcore.sources.scope import Scope
-from kbcore.sources.spool import Spool
-from kbcore.sources.urls import normal
-from kbcore.sources.validators import conditions, moment, validator_of
+from kbcore.sources.web.http import Answer, HttpClient
+from kbcore.sources.web.memory import Remembered
+from kbcore.sources.web.page import PageFacts, read_page
+from kbcore.sources.web.robots import Robots
+from kbcore.sources.web.scope import Scope
+from kbcore.sources.web.spool import Spool
+from kbcore.sources.web.urls import normal
+from kbcore.sources.web.validators import conditions, moment, validator_of
 
 Outcome = Literal["page", "same", "gone", "barred", "later", "problem", "over"]
 MOST_FAILURES_IN_A_ROW = 20

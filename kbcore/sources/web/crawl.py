@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from kbcore.sources.http import PARALLEL
-from kbcore.sources.memory import Remembered
-from kbcore.sources.page import PageFacts
-from kbcore.sources.scope import Scope
-from kbcore.sources.visit import Visit, Visitor
+from kbcore.sources.web.http import PARALLEL
+from kbcore.sources.web.memory import Remembered
+from kbcore.sources.web.page import PageFacts
+from kbcore.sources.web.scope import Scope
+from kbcore.sources.web.visit import Visit, Visitor
 
 # From so many pages on that were told apart before, one and the same answer is taken for an error or a login page.
 SAME_ANSWERS = 4

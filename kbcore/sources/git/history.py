@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kbcore.clock import iso
-from kbcore.sources.git_program import Git, GitFailed, Stream, end
+from kbcore.sources.git.program import Git, GitFailed, Stream, end
 
 WALK = (
     *("log", "--first-parent", "--diff-merges=first-parent", "--raw", "-z", "--no-renames", "--format=%H%x20%ct"),

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from protego import Protego
 
 from kbcore.errors import HttpError, SourceError
-from kbcore.sources.http import Answer
-from kbcore.sources.pace import Pace
-from kbcore.sources.urls import Origin, origin
+from kbcore.sources.web.http import Answer
+from kbcore.sources.web.pace import Pace
+from kbcore.sources.web.urls import Origin, origin
 
 MOST_BYTES = 1_000_000
 LONGEST_DELAY = 30.0
