@@ -11,7 +11,8 @@ from kbcore.config.section import Section
 
 _DURATION = re.compile(r"(\d+)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-FILES = ("**/*.md", "**/*.markdown", "**/*.html", "**/*.htm", "**/*.txt", "**/*.pdf")
+_ENDINGS = ("md", "markdown", "html", "htm", "txt", "pdf", "docx", "pptx", "xlsx", "csv", "tsv", "epub")
+FILES = tuple(f"**/*.{ending}" for ending in _ENDINGS)
 
 
 class GuardSection(Section):

@@ -260,7 +260,7 @@ class _Builder:
         if content in self.erased.get(doc_id, ()):
             self._erase(held)
             return
-        media_type = media_type_of(item.uri, fetched.data[:4096], fetched.media_type)
+        media_type = media_type_of(item.uri, fetched.data, fetched.media_type)
         parser_id = parser_id_for(media_type) if media_type else None
         if held and held.content_sha256 == content and held.parser_id == parser_id:
             self._keep(doc_id, fetched.etag)

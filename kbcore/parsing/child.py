@@ -20,10 +20,11 @@ from typing import Any, BinaryIO
 from kbcore.errors import DocumentError, SkippedDocumentError
 from kbcore.parsing.frames import LENGTH_BYTES, as_json, frame, length_of
 from kbcore.parsing.limits import ParseLimits
-from kbcore.parsing.media import HTML, MARKDOWN, PDF, TEXT
+from kbcore.parsing.media import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, TEXT, XLSX
 from kbcore.types import Parsed
 
-_MODULES = {MARKDOWN: "markdown", HTML: "html", TEXT: "plaintext", PDF: "pdf"}
+_MODULES = {MARKDOWN: "markdown", HTML: "html", TEXT: "plaintext", PDF: "pdf", CSV: "delimited"}
+_MODULES |= {DOCX: "docx", PPTX: "pptx", XLSX: "xlsx", EPUB: "epub"}
 _DESCRIPTORS = 64
 _RECURSION = 3_000  # a tree of libxml2's 256 levels costs markdownify several Python frames a level
 
