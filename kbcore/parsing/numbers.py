@@ -9,11 +9,12 @@ from typing import Any
 _QUOTED = re.compile(r'"([^"]*)"|\[\$([^\]-]*)(?:-[^\]]*)?\]|\[[^\]]*\]|\\(.)|[_*].')
 _DECIMALS = re.compile(r"0(?:\.(0{1,15}))?(?![0#?.])")
 _CURRENCIES = "€$£¥₹"
+_UNIT_CHARACTERS = 20
 _MOST = 1e15  # from here on a double does not hold each whole number
 
 
 def shown(value: Any, number_format: str | None) -> str:
-    """A value as text. ``number_format`` is the code of its cell: per cents, decimals and currency signs are followed."""
+    """A value as text. ``number_format`` is the code of its cell: per cents, decimals, currency signs and units are followed."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, datetime.datetime):
@@ -35,10 +36,9 @@ def _number(value: int | float, code: str) -> str:
     if isinstance(value, int) and abs(value) > _MOST:
         return str(value) if value.bit_length() < 10_000 else "(a number of thousands of digits)"
     section = code.split(";", 1)[0]
-    sign = next((c for c in section if c in _CURRENCIES), "")
-    for match in _QUOTED.finditer(section):
-        sign = sign or (match[2] or "").strip()
     bare = _QUOTED.sub("", section)
+    written = [(match[1] or match[2] or "").strip() for match in _QUOTED.finditer(section)]
+    sign = next(filter(None, [*written, *(char for char in bare if char in _CURRENCIES)]), "")[:_UNIT_CHARACTERS]
     decimals = _DECIMALS.search(bare)
     if "E" in bare.upper().replace("GENERAL", "") or not decimals or abs(value) > _MOST:
         return _joined(_plain(value), sign)

@@ -98,6 +98,19 @@ def note_ids(root: Any | None, kind: str) -> set[tuple[str, str]]:
     return {(kind, _of(note, "id")) for note in notes if _of(note, "type") in ("", "normal") and _of(note, "id")}
 
 
+def cited_notes(root: Any) -> set[tuple[str, str]]:
+    """(kind, id) of the notes that a prepared part cites."""
+    references = below(root, "footnoteReference", "endnoteReference")
+    return {(local(e).removesuffix("Reference"), _of(e, "id")) for e in references}
+
+
+def keep_notes(root: Any, cited: set[tuple[str, str]]) -> None:
+    """Drop the notes that nothing cites: separators, and those of deleted text."""
+    for note in list(root):
+        if (local(note), _of(note, "id")) not in cited:
+            root.remove(note)
+
+
 def segments(root: Any) -> Iterator[str]:
     """Every run of text that stands in one piece in a paragraph, in the order of a prepared part."""
     for paragraph in below(root, "p"):
@@ -217,18 +230,13 @@ def _name_headings(root: Any, levels: dict[str, int], default: str) -> None:
 
 
 def _hoist_text_boxes(root: Any) -> None:
-    """The blocks of a text box are put after the paragraph it hangs on, several boxes in their order."""
-    last: dict[Any, Any] = {}
-    for box in list(below(root, "txbxContent")):
+    """The blocks of a text box are put after the paragraph it hangs on; the last box first, so that all keep their order."""
+    for box in reversed(list(below(root, "txbxContent"))):
         paragraph = next((e for e in box.iterancestors() if local(e) == "p"), None)
-        if paragraph is None:
-            continue
-        _remove(box)
-        at = last.get(paragraph, paragraph)
-        for block in list(box):
-            at.addnext(block)
-            at = block
-        last[paragraph] = at
+        if paragraph is not None:
+            _remove(box)
+            for block in reversed(list(box)):
+                paragraph.addnext(block)
 
 
 def _unwrap_unknown(root: Any) -> None:

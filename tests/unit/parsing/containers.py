@@ -52,7 +52,9 @@ def relations(*related: tuple[str, str], mode: str = "Internal") -> str:
         f'<Relationship Id="rId{n}" Type="{_OFFICE}/{kind}" Target="{target}" TargetMode="{mode}"/>'
         for n, (kind, target) in enumerate(related, 1)
     )
-    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{items}</Relationships>'
+    return (
+        f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{items}</Relationships>'
+    )
 
 
 def p(text: str, style: str = "", properties: str = "") -> str:
