@@ -33,7 +33,10 @@ _READ_BYTES = 1 << 18
 _END_BYTES = 70_000  # the end record and its comment stand within these
 _WIDE = "<QQ"
 _ENDS = ((b"PK\x06\x06", 32, _WIDE), (b"PK\x05\x06", 10, "<HI"))  # mark; where and how count and bytes stand
+_CONTENT_TYPES = "[Content_Types].xml"
 _XML = (".xml", ".rels", ".opf", ".ncx")
+_OF_BOOKS = (".opf", ".ncx")
+_PLAIN_DOCTYPE = re.compile(rb"<!DOCTYPE[^<>\[]{0,400}>")
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w{1,40})/")
 
 
@@ -70,8 +73,11 @@ class Archive:
         """The member of that name, whatever its case (names of parts are equal without regard to case)."""
         return name if name in self._members else self._lowered.get(name.lower())
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a member, inflated within the bounds. XML of the format has no DOCTYPE and no strict names."""
+    def read(self, name: str, *, as_page: bool = False) -> bytes:
+        """The bytes of a member, inflated within the bounds. XML of the format has no DOCTYPE and no strict names.
+
+        ``as_page`` leaves a page of a book as it is: HTML has a DOCTYPE, and its parser takes no notice of it.
+        """
         found = self.find(name)
         if found is None:
             raise DocumentError(f"not a readable {self.kind}: {name} is missing in it")
@@ -81,7 +87,7 @@ class Archive:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise DocumentError(f"{found} is compressed by a method that {self.kind} does not have")
         data = self._inflated(info)
-        return _checked(data, found) if found.lower().endswith(_XML) else data
+        return _checked(data, found) if found.lower().endswith(_XML) and not as_page else data
 
     def _inflated(self, info: zipfile.ZipInfo) -> bytes:
         parts: list[bytes] = []
@@ -135,7 +141,7 @@ class Archive:
                 body = (replaced or {}).get(name)
                 if body is None:
                     body = self.read(name) if name.lower().endswith(_XML) else b""
-                target.writestr(name, body)
+                target.writestr(_CONTENT_TYPES if name.lower() == _CONTENT_TYPES.lower() else name, body)
         out.seek(0)
         return out
 
@@ -208,6 +214,8 @@ def reading(kind: str) -> Iterator[None]:
 
 def _checked(data: bytes, name: str) -> bytes:
     bare = data.replace(b"\0", b"") if b"\0" in data[:64] else data  # UTF-16 is allowed
+    if name.lower().endswith(_OF_BOOKS):  # old books name a DTD that is not needed
+        data = bare = _PLAIN_DOCTYPE.sub(b"", bare, count=1)
     if b"<!DOCTYPE" in bare:
         raise DocumentError(f"{name} has a DOCTYPE")
     if bare[:64].lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")[:1] != b"<":

@@ -39,7 +39,7 @@ def parse(uri: str, data: bytes, limits: ParseLimits) -> Parsed:
             if name in protected:
                 raise DocumentError("its chapters are encrypted (DRM): get a copy without protection")
             try:
-                text, headings, named = whole_page(archive.read(name))
+                text, headings, named = whole_page(archive.read(name, as_page=True))
             except DocumentError as exc:
                 if archive.find(name) is not None and "inflate" in exc.message:
                     raise

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import http.server
 import importlib
+import io
 import threading
 import time
 import zipfile
 from collections.abc import Iterator
 
+import openpyxl
 import psutil
 import pytest
 
 from kbcore.errors import DocumentError
-from kbcore.parsing import ParseLimits, ParserPool, media_type_of
+from kbcore.parsing import ParseLimits, ParserPool, delimited, media_type_of, xlsx
 from kbcore.parsing.archive import MEMBERS, OLE, Archive
 from kbcore.parsing.child import MODULES
 from tests.unit.parsing.containers import docx_of, epub_of, p, relations, with_false_sizes, zipped
@@ -150,3 +152,36 @@ def test_damage_has_a_reason() -> None:
     while (at := encrypted.find(b"PK\x01\x02", at + 1)) >= 0:
         encrypted[at + 8] |= 1
     assert "encrypted" in fails("a.docx", bytes(encrypted))
+
+
+def rebuilt(data: bytes, part: str, body: str) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as source:
+        return zipped({**{name: source.read(name) for name in source.namelist()}, part: body})
+
+
+def test_sheets_that_claim_more_than_there_can_be_end() -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.append(["a", "b"])
+    out = io.BytesIO()
+    workbook.save(out)
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    sheet = f'<worksheet {space}><dimension ref="A1:XFD1048576"/><sheetData>{{}}</sheetData>{{}}</worksheet>'
+    far = sheet.format('<row r="99999999999"><c r="A99999999999" t="inlineStr"><is><t>x</t></is></c></row>', "")
+    started = time.monotonic()
+    assert "more than 1,000,000 cells" in fails("a.xlsx", rebuilt(out.getvalue(), "xl/worksheets/sheet1.xml", far))
+    cell = '<row r="1"><c r="A1" t="inlineStr"><is><t>x</t></is></c></row>'
+    merged = sheet.format(cell, '<mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells>')
+    data = rebuilt(out.getvalue(), "xl/worksheets/sheet1.xml", merged)
+    assert xlsx.parse("a.xlsx", data, ParseLimits()).text == "# Sheet\n\nx"
+    assert time.monotonic() - started < 10
+
+
+def test_xml_nested_too_deeply_is_refused() -> None:
+    assert "not readable XML" in fails("a.docx", docx_of("<w:sdt>" * 500 + "</w:sdt>" * 500))
+
+
+@pytest.mark.parametrize("line", ["a,'b\"", "\"'" * 9, ",,;;||", "x" * 50], ids=["quotes", "many", "marks", "none"])
+def test_odd_delimited_text_costs_in_proportion_to_its_length(line: str) -> None:
+    started = time.process_time()
+    assert delimited.parse("a.csv", ("word;" + line + "\n").encode() * 20_000, ParseLimits()).text
+    assert time.process_time() - started < 5

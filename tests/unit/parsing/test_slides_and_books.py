@@ -160,6 +160,13 @@ class TestBooks:
         chapters = {"a.xhtml": page.format("First page"), "b.xhtml": page.format("caf&eacute;")}
         assert book(epub_of(chapters)).text == "First page\n\ncafé"
 
+    def test_old_books_may_name_their_dtd(self) -> None:
+        doctype = '<!DOCTYPE {} PUBLIC "-//NISO//DTD ncx 2005-1//EN" "http://127.0.0.1:9/ncx.dtd">'
+        ncx = doctype.format("ncx") + "<ncx><navPoint><text>Part one</text><content src='a.xml'/></navPoint></ncx>"
+        entry = '<item id="n" href="toc.ncx" media-type="application/x-dtbncx+xml"/>'
+        page = '<?xml version="1.0"?>' + doctype.format("html") + "<html><body><p>x</p></body></html>"
+        assert book(epub_of({"a.xml": page}, manifest=entry, **{"OPS/toc.ncx": ncx})).text == "# Part one\n\nx"
+
     def test_pages_without_headings_get_them_from_the_contents(self) -> None:
         nav = '<nav xmlns="http://www.w3.org/1999/xhtml"><a href="a.xhtml#x">Chapter one</a></nav>'
         entry = '<item id="n" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
