@@ -81,7 +81,7 @@ class Comparison:
             if content in self.erased.get(doc_id, ()):
                 self._erase(held)
                 continue
-            media_type = media_type_of(item.uri, found.data[:4096], found.media_type)
+            media_type = media_type_of(item.uri, found.data, found.media_type)
             parser_id = parser_id_for(media_type) if media_type else None
             if held and held.content_sha256 == content and held.parser_id == parser_id:
                 self._keep(doc_id, found.etag)

@@ -20,10 +20,11 @@ from typing import Any, BinaryIO
 from kbcore.errors import DocumentError, SkippedDocumentError
 from kbcore.parsing.frames import LENGTH_BYTES, as_json, frame, length_of
 from kbcore.parsing.limits import ParseLimits
-from kbcore.parsing.media import HTML, MARKDOWN, PDF, TEXT
+from kbcore.parsing.media import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, TEXT, XLSX
 from kbcore.types import Parsed
 
-_MODULES = {MARKDOWN: "markdown", HTML: "html", TEXT: "plaintext", PDF: "pdf"}
+MODULES = {MARKDOWN: "markdown", HTML: "html", TEXT: "plaintext", PDF: "pdf", CSV: "delimited"}
+MODULES |= {DOCX: "docx", PPTX: "pptx", XLSX: "xlsx", EPUB: "epub"}
 _DESCRIPTORS = 64
 _RECURSION = 3_000  # a tree of libxml2's 256 levels costs markdownify several Python frames a level
 
@@ -31,7 +32,7 @@ _RECURSION = 3_000  # a tree of libxml2's 256 levels costs markdownify several P
 def parse(uri: str, media_type: str, data: bytes, limits: ParseLimits) -> dict[str, Any]:
     """The answer to one document. No exception of a parser leaves this function."""
     try:
-        module = importlib.import_module(f"kbcore.parsing.{_MODULES[media_type]}")
+        module = importlib.import_module(f"kbcore.parsing.{MODULES[media_type]}")
         parser: Callable[[str, bytes, ParseLimits], Parsed] = module.parse
         parsed = parser(uri, data, limits)
         if len(parsed.text.encode("utf-8")) > limits.output_bytes:

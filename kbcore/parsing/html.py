@@ -77,6 +77,39 @@ def parse(uri: str, data: bytes, limits: ParseLimits) -> Parsed:
     )
 
 
+def whole_page(data: bytes) -> tuple[str, tuple[Heading, ...], str]:
+    """Markdown, headings and title of a page that is content from end to end, such as a chapter of a book.
+
+    ("", (), title) where it has no text. DocumentError where it cannot be read.
+    """
+    text = decode(data, _declared_encoding(data)).text
+    if is_blank(text):
+        return "", (), ""
+    root = _xhtml_tree_of(text)
+    title = next((title for title in _titles(root) if title), "")
+    _remove_clutter(root, all_content=True)
+    body = root.find("body")
+    markdown = _as_markdown(root if body is None else body)
+    return ("", (), title) if is_blank(markdown) else (markdown, scan_headings(markdown), title)
+
+
+def _xhtml_tree_of(text: str) -> Any:
+    """Read as XML where that can be done (``<title/>`` and the like are no open tags there), else as HTML."""
+    source = text.encode("utf-8")
+    if source.lstrip().startswith(b"<?xml"):
+        source = source.lstrip().partition(b"?>")[2]  # what it declares is not the encoding any more
+    if b"<!ENTITY" not in source:
+        parser = lxml.html.XHTMLParser(encoding="utf-8", resolve_entities=False, load_dtd=False, no_network=True)
+        try:
+            root = etree.fromstring(source, parser)
+            lxml.html.xhtml_to_html(root)
+            if root.tag == "html" and next(root.iter(etree.Entity), None) is None:
+                return root
+        except (etree.XMLSyntaxError, ValueError):
+            pass
+    return _tree_of(source.decode("utf-8"))
+
+
 def _declared_encoding(data: bytes) -> str | None:
     match = _XML_ENCODING.match(data.lstrip()[:_META_BYTES]) or _CHARSET.search(data[:_META_BYTES])
     if match is None:
@@ -111,15 +144,15 @@ def _titles(root: Any) -> list[str]:
     return [" ".join(clean(str(title)).split())[:300].rstrip("¶# ") for title in found]
 
 
-def _remove_clutter(root: Any) -> None:
-    """Take out what a reader does not see, or sees on every page."""
+def _remove_clutter(root: Any, *, all_content: bool = False) -> None:
+    """Take out what a reader does not see, or sees on every page. With ``all_content``, headers and asides stay."""
     etree.strip_tags(root, etree.Comment, etree.ProcessingInstruction)
     within: set[Any] = set()  # elements inside <article> or <main>: their headers and asides are content
     doomed = []
     for element in root.iter(etree.Element):
         parent = element.getparent()
         tag = str(element.tag)
-        if parent is not None and (parent in within or parent.tag in ("article", "main")):
+        if parent is not None and (all_content or parent in within or parent.tag in ("article", "main")):
             within.add(element)
         if parent is not None and _is_clutter(element, tag, element in within):
             doomed.append(element)

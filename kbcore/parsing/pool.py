@@ -16,12 +16,13 @@ from types import TracebackType
 from kbcore.errors import DocumentError, SkippedDocumentError, UsageError
 from kbcore.parsing.frames import LENGTH_BYTES, BadFrameError, length_of, read_answer, request
 from kbcore.parsing.limits import MB, ParseLimits
-from kbcore.parsing.media import PDF, media_type_of, suffix_of
+from kbcore.parsing.media import DOCX, EPUB, PDF, PPTX, XLSX, media_type_of, suffix_of
 from kbcore.types import Parsed
 
 # -P: the working directory is no place to import from; -B: the child may not write files anyway.
 _COMMAND = (sys.executable, "-P", "-B", "-m", "kbcore.parsing.child")
-_PER_CHILD = {"pdf": 20, "text": 500}
+_PER_CHILD = {"pdf": 20, "office": 20, "text": 500}
+_CHILD_OF = {PDF: "pdf", DOCX: "office", PPTX: "office", XLSX: "office", EPUB: "office"}
 _STDERR_BYTES = 2_000
 _STDERR_IN_REASON = 200
 _READ_BYTES = 1 << 18
@@ -31,7 +32,8 @@ _EXIT_SECONDS = 1.0
 class ParserPool:
     """Parses documents in child processes: ``with ParserPool() as pool: parsed = pool.parse(uri, data)``.
 
-    Light formats share one child for up to 500 documents, PDF has its own for up to 20. A child is killed when it
+    Light formats share one child for up to 500 documents; PDF and the formats in ZIP containers have each their own for
+    up to 20. A child is killed when it
     dies, is late, answers nonsense or reports a failure; a document that failed in a used child is tried once more
     alone in a fresh one. Calls from several threads are answered one after the other. ``command`` replaces the child
     program, for tests.
@@ -65,12 +67,12 @@ class ParserPool:
         Raises SkippedDocumentError where there is nothing to index (blank, or no parser for this kind), DocumentError
         with a short reason where it cannot be parsed within the limits, UsageError on a closed pool.
         """
-        media_type = media_type or media_type_of(uri, data[:1024])
+        media_type = media_type or media_type_of(uri, data)
         if media_type is None:
             raise SkippedDocumentError(f"no parser for {suffix_of(uri) or 'files without an ending'}")
         if len(data) > self.limits.input_bytes:
             raise DocumentError(f"{len(data) / MB:.1f} MB, more than the limit of {self.limits.input_bytes / MB:g} MB")
-        name = "pdf" if media_type == PDF else "text"
+        name = _CHILD_OF.get(media_type, "text")
         with self._lock:
             if self._closed:
                 raise UsageError("the parser pool is closed")

@@ -7,13 +7,27 @@ import json
 import shutil
 import time
 import unicodedata
+import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from kbcore.ingest.refresh import RefreshReport
 from kbcore.knowledge_base import KnowledgeBase
 from tests.support import SHARED, knowledge_base, refreshed, write
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+WORD_FILES = (
+    ("simple.docx", "# These are a few of my favorite things:", "Parrots", "Hockey", "DOYLESTOWN"),
+    ("docx-tables.docx", "| Header Col 1 | Header Col 2 |", "A link example", "| e | f |", ">b<", "g&t"),
+    ("docx-hdrftr.docx", "Main document"),
+    ("duplicate-paragraphs.docx", "# This document contains duplicates"),
+    ("category-level.docx", "# A Heading 1", "## A Heading 2", "- A top level list item", "# Another Heading 1"),
+    ("tables-with-incomplete-rows.docx", "one or more rows is missing cells", "| b | c | d |", "WTF?"),
+    ("unicode.docx", "Hello, 世界. This costs €10."),
+    ("track_changes_deletion.docx", "deletion"),
+)
 
 needs_data = pytest.mark.skipif(not SHARED.exists(), reason="the real data is not here")
 
@@ -107,6 +121,29 @@ class TestRealFiles:
             for row in segment.documents(["uri", "headings"]).to_pylist():
                 if row["uri"] == "odd/md/fence-with-heading.md":
                     assert [h[2] for h in json.loads(row["headings"])] == ["Real", "Also real"]
+
+    def test_word_files_give_their_text_and_no_deleted_words(self, odd: Odd) -> None:
+        for name, *must in WORD_FILES:
+            text = odd.text(f"docx/{name}")
+            assert all(words in text for words in must), name
+        assert odd.text("docx/track_changes_deletion.docx") == "This is a text with a deletion."
+        assert "header" not in odd.text("docx/docx-hdrftr.docx").lower()
+        assert odd.text("docx/duplicate-paragraphs.docx").count("some text") == 6
+
+    def test_each_word_of_a_word_file_is_in_its_text(self, odd: Odd) -> None:
+        files = sorted((SHARED / "odd" / "docx").glob("*.docx"))
+        assert len(files) >= 8
+        for file in files:
+            with zipfile.ZipFile(file) as container:
+                root = ElementTree.fromstring(container.read("word/document.xml"))
+            pieces = [squeezed(element.text or "") for element in root.iter(f"{W}t")]
+            text = squeezed(odd.text(f"docx/{file.name}"))
+            assert [piece for piece in pieces if piece not in text] == [], file.name
+
+    def test_rows_of_a_csv_file_name_their_columns(self, odd: Odd) -> None:
+        lines = odd.text("csv/stanley-cups-with-emoji.csv").splitlines()
+        assert lines[:2] == ["Stanley Cups", "Team: Blues; Location: STL; Stanley Cups: 1"]
+        assert lines[-1].startswith("Team: \U0001f468")
 
     def test_an_empty_file_is_skipped_and_equal_headings_have_ids_of_their_own(self, odd: Odd) -> None:
         assert "odd/txt/empty.txt" in odd.skipped

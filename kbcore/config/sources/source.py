@@ -23,7 +23,8 @@ def _compiles(pattern: str) -> str:
 
 
 Globs = tuple[Annotated[str, AfterValidator(_compiles)], ...]
-FILES = ("**/*.md", "**/*.markdown", "**/*.html", "**/*.htm", "**/*.txt", "**/*.pdf")
+_ENDINGS = ("md", "markdown", "html", "htm", "txt", "pdf", "docx", "pptx", "xlsx", "csv", "tsv", "epub")
+FILES = tuple(f"**/*.{ending}" for ending in _ENDINGS)
 
 
 class GuardSection(Section):

@@ -18,6 +18,7 @@ from kbcore.errors import DocumentError, SkippedDocumentError, UsageError
 from kbcore.parsing import ParseLimits, ParserPool
 from kbcore.parsing.frames import BadFrameError, as_json, frame, read_answer, request
 from kbcore.types import Heading, Parsed
+from tests.unit.parsing.containers import docx_of, p
 
 GOOD = b"# Title\n\nSome words.\n"
 
@@ -147,11 +148,23 @@ class TestRealChild:
     def test_blank_and_unread_kinds_are_skipped(self, pool: ParserPool) -> None:
         for uri, data, reason in (
             ("a.md", b"\n", "blank"),
-            ("a.docx", b"PK", "no parser for .docx"),
+            ("a.odt", b"PK", "no parser for .odt"),
             ("LICENSE", b"x", "no parser"),
         ):
             with pytest.raises(SkippedDocumentError, match=reason):
                 pool.parse(uri, data)
+
+    def test_office_files_have_a_child_of_their_own_for_twenty(self) -> None:
+        with ParserPool() as pool:
+            data = docx_of(p("Some words"))
+            assert pool.parse("a.docx", data).text == "Some words"
+            first = pool._children["office"]
+            for _ in range(19):
+                pool.parse("a", data)
+            assert pool._children["office"] is first
+            assert pool.parse("a.csv", b"a,b\n1,2\n").text == "a: 1; b: 2"
+            pool.parse("a.docx", data)
+            assert pool._children["office"] is not first
 
     def test_odd_names_pass(self, pool: ParserPool) -> None:
         assert pool.parse("d/\udcff name\n.txt", b"words").title == "? name"
