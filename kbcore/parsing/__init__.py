@@ -1,6 +1,6 @@
 """Source bytes in, text out: Markdown, HTML, plain text and PDF, read in a child process that may die.
 
-Importing this package pulls in the standard library only; lxml, trafilatura, pypdf and PyYAML are imported in the
+Importing this package pulls in the standard library only; lxml, trafilatura, pypdf, PDFium and PyYAML are imported in the
 child, each on the first document that needs it.
 """
 

@@ -6,6 +6,7 @@ well: scripts that change within a word, letters of a script that hardly any tex
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
@@ -15,10 +16,11 @@ import regex
 SAMPLE = 200_000  # characters; counting neighbours in more would cost more than it tells
 _SLICES = 10
 
-_SCRIPTS = (
+_SCRIPTS = re.findall(
+    r"\w+",
     "Latin Greek Cyrillic Armenian Hebrew Arabic Devanagari Bengali Gurmukhi Gujarati Oriya Tamil Telugu Kannada "
-    "Malayalam Sinhala Thai Lao Tibetan Myanmar Georgian Hangul Ethiopic Khmer Mongolian Hiragana Katakana Bopomofo Han"
-).split()
+    "Malayalam Sinhala Thai Lao Tibetan Myanmar Georgian Hangul Ethiopic Khmer Mongolian Hiragana Katakana Bopomofo Han",
+)
 _SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{Script={name}}})" for name in _SCRIPTS))
 _EAST = {"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul"}
 _WITHOUT_BLANKS = {*_EAST, "Thai", "Lao", "Tibetan", "Myanmar", "Khmer"}
@@ -31,6 +33,7 @@ _ORPHAN_SIGN = regex.compile(
     r"|(?<=\p{L})[\u25a1\u25af]+(?=\p{L})"  # the box of a glyph that has no map
     r"|[\u2400-\u243f\ua490-\ua4cf]"  # pictures of control characters, radicals of Yi
 )
+_HAS_SIGN = re.compile("[\u00a1-\u00bf\u2400-\u243f\u25a1\u25af\ua490-\ua4cf]")
 # What pypdf and pdfminer write for a glyph without a character: (cid:12), and runs such as /g12/g140/g3 or /C50/C72.
 _UNMAPPED = regex.compile(
     r"\(cid:\d{1,5}\)"
@@ -44,6 +47,7 @@ _MOJIBAKE = regex.compile(
     r"|(?:[РС][\u0400-\u04ff\xa0-\xbf\u2010-\u2122]){3,}"  # the same read as cp1251: every other letter is Р or С
     r"|[縺繧繝][\uff61-\uff9f\u3400-\u9fff]|锟斤拷"  # read as cp932; U+FFFD read as GBK
 )
+_LEADS = frozenset("ÂÃÄÅÎÏÐÑ×ØÙàáâãäåæçèéêëìíðРС縺繧繝锟")
 _VIETNAMESE = regex.compile(r"[\u1ea0-\u1ef9ơưđƠƯĐ]")
 _ACCENTED = 0.6  # share of letters outside ASCII: "příští", one of the worst words, has 0.67, most Czech below 0.4
 
@@ -106,7 +110,9 @@ def _is_common_han(char: str) -> bool:
         return True
     chinese, taiwanese, japanese = _encoded(char, "gb2312"), _encoded(char, "big5"), _encoded(char, "shift_jis")
     return (
-        b"\xb0" <= chinese[:1] <= b"\xd7" or b"\xa4" <= taiwanese[:1] <= b"\xc6" or b"\x88\x9f" <= japanese <= b"\x98\x72"
+        b"\xb0" <= chinese[:1] <= b"\xd7"
+        or b"\xa4" <= taiwanese[:1] <= b"\xc6"
+        or b"\x88\x9f" <= japanese <= b"\x98\x72"
     )
 
 
@@ -123,13 +129,16 @@ def _may_meet(one: str, other: str) -> bool:
 def implausible_in(text: str) -> int:
     """How many characters of ``text`` no writer would put there. Take a sample of a long text first."""
     text = unicodedata.normalize("NFC", text)
-    counts = Counter(text)
-    broken = sum(count for char, count in counts.items() if is_broken(char))
+    broken = sum(text.count(char) for char in set(text) if is_broken(char))
     if text.isascii():
         return broken
-    runs: Counter[str] = Counter(_FOREIGN_RUN.findall(text))
-    signs = sum(len(match.group()) for match in _ORPHAN_SIGN.finditer(text))
-    return broken + signs + sum(_in_run(run) * count for run, count in runs.items())
+    foreign = Counter(word for word in text.split() if not word.isascii())
+    return broken + sum(_in_word(word) * count for word, count in foreign.items())
+
+
+def _in_word(word: str) -> int:
+    signs = sum(len(match.group()) for match in _ORPHAN_SIGN.finditer(word)) if _HAS_SIGN.search(word) else 0
+    return signs + sum(map(_in_run, _FOREIGN_RUN.findall(word)))
 
 
 def _in_run(run: str) -> int:
@@ -168,5 +177,5 @@ def unmapped_in(text: str) -> tuple[int, int]:
 
 def mojibake_in(text: str) -> tuple[int, int]:
     """Sequences that come from reading UTF-8 as another encoding: how many, and how long together."""
-    found = [] if text.isascii() else _MOJIBAKE.findall(text)
+    found = [] if text.isascii() or _LEADS.isdisjoint(text) else _MOJIBAKE.findall(text)
     return len(found), sum(map(len, found))

@@ -1,8 +1,7 @@
-"""A guess at the language of a text: by script, and by its commonest words where the script has many languages."""
+"""A guess at the language of a text: by script, and by its commonest words where it has many languages."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -18,9 +17,8 @@ _SMALL_WORDS = {
     "sv": "och i att det som en på är av för med till den inte har de ett om var jag kan från så vi",
 }
 _WORDS = {name: frozenset(words.split()) for name, words in _SMALL_WORDS.items()}
-_WORD = re.compile(r"[^\W\d_]+")
 _LEAST_WORDS = 20
-_LEAST_SHARE = 0.12  # of all words; ordinary prose has 0.25 to 0.45 of its language's list, lists of names next to none
+_LEAST_SHARE = 0.1  # of all words; ordinary prose has 0.25 to 0.45 of its language's list, lists of names next to none
 _LEAD = 1.25  # Portuguese and Spanish share half of their lists
 _SCRIPTS = {"Hangul": "ko", "Thai": "th", "Hebrew": "he", "Greek": "el", "Armenian": "hy", "Georgian": "ka"}
 _MOST = 0.5
@@ -42,10 +40,12 @@ def guess_language(sample: str, scripts: Mapping[str, float]) -> str | None:
             return language
     if scripts.get("Latin", 0.0) <= _MOST:
         return None
-    counts = Counter(_WORD.findall(sample.lower()))
-    total = counts.total()
-    if total < _LEAST_WORDS:
+    words = sample.lower().split()
+    if len(words) < _LEAST_WORDS:
         return None
-    shares = sorted(((sum(counts[word] for word in words) / total, name) for name, words in _WORDS.items()), reverse=True)
+    counts = Counter(words)
+    shares = sorted(
+        ((sum(map(counts.__getitem__, known)) / len(words), name) for name, known in _WORDS.items()), reverse=True
+    )
     (best, name), (second, _) = shares[:2]
     return name if best >= _LEAST_SHARE and best >= _LEAD * second else None

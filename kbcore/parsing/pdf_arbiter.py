@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.parsing.characters import implausible_in, sample_of, unmapped_in
-from kbcore.parsing.quality import LETTER_LIKENESS, letter_likeness
+from kbcore.parsing.quality import LETTER_LIKENESS, LONG_WORDS, SHORT_WORDS, letter_likeness
 
 AGREE = 0.6  # ordinary pages: 0.9 to 1, formulas 0.74; two unrelated English pages 0.3, a garbled reading 0 to 0.35
 DISPUTED = 0.3  # neither is better, and they share next to nothing: one of them is wrong
@@ -59,13 +59,11 @@ def judge(first: str, second: str) -> Verdict:
         taken = score >= READABLE
         return Verdict(second if taken else "", taken, 0.0, weight)
     alike = agreement(first, second)
-    if alike >= AGREE:
-        return Verdict(first, False, alike, weight)
     own = plausibility(first)
     enough = score * other >= KEPT * own * seen
     if score >= own + MARGIN:
         return Verdict(second if enough else first, enough, alike, weight, not enough and own < 1 - MARGIN)
-    if own >= score + MARGIN or weight < ENOUGH or alike >= DISPUTED:
+    if alike >= DISPUTED or own >= score + MARGIN or weight < ENOUGH:
         return Verdict(first, False, alike, weight)
     if enough and _letters(second) >= _letters(first) + _LETTERS_MARGIN:
         return Verdict(second, True, alike, weight)
@@ -96,7 +94,10 @@ def record(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def plausibility(text: str) -> float:
-    """1 minus the share of visible characters that no writer would put there; halved where the letters fit no language."""
+    """1 minus the share of visible characters that no writer would put there.
+
+    Halved where the letters are as frequent as in no language, and where blanks are missing or stand between letters.
+    """
     text = sample_of(text)
     words = text.split()
     visible = sum(map(len, words))
@@ -104,8 +105,13 @@ def plausibility(text: str) -> float:
         return 0.0
     bad = implausible_in(text) + unmapped_in(text)[1]
     score = max(0.0, 1 - bad / visible)
-    likeness = letter_likeness({char: text.count(char) for char in set(text) if char < "\x7f"}, words)
-    return score if likeness is None or likeness >= LETTER_LIKENESS else score / 2
+    likeness = letter_likeness(words)
+    spaced = SHORT_WORDS < visible / len(words) <= LONG_WORDS or visible < ENOUGH or not _is_latin(text)
+    return score if spaced and (likeness is None or likeness >= LETTER_LIKENESS) else score / 2
+
+
+def _is_latin(text: str) -> bool:
+    return 2 * sum(text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz") > _visible(text)
 
 
 def _folded(text: str) -> str:

@@ -6,10 +6,11 @@ The figures are in ``stats`` of each document (``kb documents --json``, and the 
   ``mean_word_length``, ``longest_word``, ``repeated_line_share`` (lines that occurred before, of all lines);
 - ``pages``, ``empty_pages`` and ``characters_per_page``, where a text has pages. These and all shares are of visible
   characters: those that are not white space;
-- ``replacement_characters`` (U+FFFD, a count), ``private_use_share``, ``control_share``, ``letter_share``, ``digit_share``, ``scripts``
-  (share of the letters by Unicode script, largest first, at most five), ``unmapped_glyphs`` (a count of ``(cid:12)``
-  and ``/g12/g140``), ``mojibake_share``, ``implausible_share`` (what no writer would put there, see characters.py) and
-  ``letter_likeness`` (cosine of the frequencies of a to z with those of European languages; absent below 200 letters);
+- ``replacement_characters`` (U+FFFD, a count), ``private_use_share``, ``control_share``, ``digit_share``,
+  ``letter_share`` (leaders such as dots left out), ``scripts`` (share of the letters by Unicode script, largest first,
+  at most five), ``mojibake_share``, ``implausible_share`` (what no writer would put there, see characters.py);
+- of PDFs ``unmapped_glyphs`` (a count of ``(cid:12)`` and ``/g12/g140``) and ``letter_likeness`` (cosine of the
+  frequencies of a to z with those of European languages; absent below 200 letters);
 - ``language_guess``: an ISO 639-1 code or null;
 - ``flags``: some of FLAGS, in that order, and ``flag``: the reasons in words, only where there are any.
 """
@@ -39,6 +40,7 @@ CONTROL_SHARE = 0.03  # a font without a map writes each blank as U+0003: 0.1; g
 LETTER_SHARE = 0.2  # bad: glyph numbers read as ASCII have 0 to 0.15; good: 0.3 and more, but for tables of figures
 DIGIT_SHARE = 0.5  # above which few letters are no fault
 LETTER_LIKENESS = 0.7  # English with its letters moved along the alphabet: 0.44 to 0.69; good: 0.79 and more
+SHORT_WORDS = 1.5  # mean characters of a word where blanks stand between letters; good: as in the next line
 LONG_WORDS = 30.0  # mean characters of a word where blanks were lost; good: 4 to 9
 DISPUTED_PAGE_SHARE = 0.1  # two readings share next to nothing and neither is better; good: no page
 EMPTY_PAGE_SHARE = 0.5
@@ -47,15 +49,44 @@ PAGE_IMAGE_SHARE = 0.5  # of the pages are pictures with less than a line of tex
 _ENOUGH = 50  # visible characters below which most shares say nothing
 _ENOUGH_LETTERS = 200
 _ENOUGH_WORDS = 40  # distinct ones: the letters of "Hello world", many times, are those of no language
+_ENOUGH_IN_PDF = 20
 _LEAST_BROKEN = 2
+_LEADERS = ".…·_-"  # a table of contents is mostly dots
+_FEW_CHARACTERS = 300
 _PDF_TAIL = 2_048
 _LINEARIZED = re.compile(rb"/Linearized\b[^>]{0,200}?/L\s{1,4}(\d{1,12})")
 
 # Frequencies of a to z in percent: the mean of English and German prose; French, Spanish, Polish, Finnish, Hungarian
 # and Indonesian come to 0.8 and more against it.
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
-_USUAL = (7.0, 1.7, 3.2, 4.4, 13.7, 1.9, 2.5, 3.5, 7.8, 0.3, 1.1, 4.2, 2.9)
-_USUAL += (8.6, 5.6, 2.2, 0.1, 6.9, 6.7, 7.4, 4.0, 1.1, 1.5, 0.3, 0.9, 0.7)
+_USUAL = (
+    7.0,
+    1.7,
+    3.2,
+    4.4,
+    13.7,
+    1.9,
+    2.5,
+    3.5,
+    7.8,
+    0.3,
+    1.1,
+    4.2,
+    2.9,
+    8.6,
+    5.6,
+    2.2,
+    0.1,
+    6.9,
+    6.7,
+    7.4,
+    4.0,
+    1.1,
+    1.5,
+    0.3,
+    0.9,
+    0.7,
+)
 
 
 def flags_of(stats: Mapping[str, Any]) -> tuple[str, ...]:
@@ -70,7 +101,7 @@ def figures(parsed: Parsed, data: bytes = b"") -> dict[str, Any]:
     What the parser counted (``parsed.stats``) is read and not repeated, but for ``flag``, which gets the reasons added.
     """
     text = parsed.text
-    found = text_figures(text)
+    found = text_figures(text, glyphs=parsed.media_type == PDF)
     if parsed.pages:
         found |= _page_figures(parsed)
     judged = {**parsed.stats, **found}
@@ -84,14 +115,17 @@ def figures(parsed: Parsed, data: bytes = b"") -> dict[str, Any]:
     return found
 
 
-def text_figures(text: str) -> dict[str, Any]:
-    """The figures that need nothing but the text. Counts are of all of it, patterns of at most 200,000 characters."""
+def text_figures(text: str, *, glyphs: bool = False) -> dict[str, Any]:
+    """The figures that need nothing but the text. Counts are of all of it, patterns of at most 200,000 characters.
+
+    ``glyphs``: look for what fonts without a map give; elsewhere than in PDFs, glyph names would be paths.
+    """
     words = text.split()
     lines = [line for line in map(str.strip, text.split("\n")) if line]
     visible = sum(map(len, words))
-    counts = Counter(text)
+    counts = _counts(text)
     letters: Counter[str] = Counter()
-    alphabetic = digits = private = control = 0
+    alphabetic = digits = leaders = private = control = 0
     for char, count in counts.items():
         if char.isalpha():
             alphabetic += count
@@ -99,11 +133,12 @@ def text_figures(text: str) -> dict[str, Any]:
         elif not char.isspace():
             category = unicodedata.category(char)
             digits += count * (category == "Nd")
+            leaders += count * (char in _LEADERS)
             private += count * (category == "Co")
             control += count * (category == "Cc")
     sample = sample_of(text)
     sampled = max(1, len(sample) - sum(map(sample.count, (" ", "\n"))) if sample is not text else visible)
-    unmapped, unmapped_length = unmapped_in(sample)
+    unmapped, unmapped_length = unmapped_in(sample) if glyphs else (0, 0)
     sequences, mojibake_length = mojibake_in(sample)
     scripts = {name: _share(count, alphabetic) for name, count in letters.most_common(5)}
     found: dict[str, Any] = {
@@ -114,10 +149,10 @@ def text_figures(text: str) -> dict[str, Any]:
         "mean_word_length": round(visible / max(1, len(words)), 2),
         "longest_word": max(map(len, words), default=0),
         "repeated_line_share": _share(len(lines) - len(set(lines)), len(lines)),
-        "replacement_characters": counts["\ufffd"],
+        "replacement_characters": counts.get("\ufffd", 0),
         "private_use_share": _share(private, visible),
         "control_share": _share(control, visible),
-        "letter_share": _share(alphabetic, visible),
+        "letter_share": _share(alphabetic, visible - leaders),
         "digit_share": _share(digits, visible),
         "scripts": scripts,
         "unmapped_glyphs": unmapped,
@@ -125,15 +160,22 @@ def text_figures(text: str) -> dict[str, Any]:
         "implausible_share": min(1.0, _share(implausible_in(sample) + unmapped_length, sampled)),
         "language_guess": guess_language(sample, scripts),
     }
-    if (likeness := letter_likeness(counts, words)) is not None:
+    if glyphs and (likeness := letter_likeness(words)) is not None:
         found["letter_likeness"] = likeness
     return found
 
 
-def letter_likeness(counts: Mapping[str, int], words: Sequence[str]) -> float | None:
-    """How far the letters a to z are as frequent as in European languages, 0 to 1; None where there are too few."""
-    frequencies = [counts.get(low, 0) + counts.get(low.upper(), 0) for low in _ALPHABET]
-    if sum(frequencies) < _ENOUGH_LETTERS or len(set(words)) < _ENOUGH_WORDS:
+def letter_likeness(words: Sequence[str]) -> float | None:
+    """How far the letters a to z are as frequent in the distinct words as in European languages, 0 to 1.
+
+    None where they are too few. Each word counts once: a table repeats its few.
+    """
+    distinct = set(words)
+    if len(distinct) < _ENOUGH_WORDS:
+        return None
+    joined = "".join(distinct).lower()
+    frequencies = [joined.count(letter) for letter in _ALPHABET]
+    if sum(frequencies) < _ENOUGH_LETTERS:
         return None
     length = math.hypot(*frequencies) * math.hypot(*_USUAL)
     return round(sum(a * b for a, b in zip(frequencies, _USUAL)) / length, 3)
@@ -153,7 +195,9 @@ def _reasons(stats: Mapping[str, Any], media_type: str) -> list[tuple[str, str]]
     """Flags and their reasons in words, without that of ``truncated``."""
     found: list[tuple[str, str]] = []
     if stats["mojibake_share"] >= MOJIBAKE_SHARE:
-        found.append(("mojibake", f"{stats['mojibake_share']:.1%} of the characters look like UTF-8 read as another encoding"))
+        found.append(
+            ("mojibake", f"{stats['mojibake_share']:.1%} of the characters look like UTF-8 read as another encoding")
+        )
     if garbled := _garbled(stats, media_type):
         found.append(("garbled", "; ".join(garbled)))
     pages, empty = stats.get("pages", 0), stats.get("empty_pages", 0)
@@ -168,8 +212,12 @@ def _garbled(stats: Mapping[str, Any], media_type: str) -> list[str]:
     visible = round(stats["words"] * stats["mean_word_length"])
     control = stats["control_share"]
     found = []
-    if stats["implausible_share"] >= IMPLAUSIBLE_SHARE and stats["implausible_share"] * visible >= _LEAST_BROKEN:
-        found.append(f"{stats['implausible_share']:.0%} of the characters are replacements, unmapped or out of place")
+    implausible = stats["implausible_share"]
+    broken = stats["private_use_share"] + control + stats["replacement_characters"] / max(1, visible)
+    # Few characters prove nothing ("äöüß" is an odd text, and a likely one) unless they are none.
+    enough = visible >= (_ENOUGH_IN_PDF if media_type == PDF else _ENOUGH) or stats["unmapped_glyphs"] >= _LEAST_BROKEN
+    if max(implausible if enough else 0.0, broken) >= IMPLAUSIBLE_SHARE and implausible * visible >= _LEAST_BROKEN:
+        found.append(f"{implausible:.0%} of the characters are replacements, unmapped or out of place")
     elif control >= CONTROL_SHARE and control * visible >= _LEAST_BROKEN:
         found.append(f"{control:.0%} of the characters are control codes")
     if media_type != PDF:  # what follows is ordinary in code and in data, and comes in PDFs from fonts without a map
@@ -177,10 +225,12 @@ def _garbled(stats: Mapping[str, Any], media_type: str) -> list[str]:
     if visible >= _ENOUGH:
         if stats["letter_share"] < LETTER_SHARE and stats["digit_share"] < DIGIT_SHARE:
             found.append(f"only {stats['letter_share']:.0%} of the characters are letters")
-        latin = stats["scripts"].get("Latin", 0.0)
-        if stats["mean_word_length"] > LONG_WORDS and latin > 0.5:  # scripts such as Han are written without blanks
-            found.append("words are not separated")
-        if latin > 0.5 and stats.get("letter_likeness", 1.0) < LETTER_LIKENESS:
+        latin = stats["scripts"].get("Latin", 0.0) > 0.5  # scripts such as Han are written without blanks
+        if latin and not SHORT_WORDS < stats["mean_word_length"] <= LONG_WORDS:
+            found.append(
+                "words are not separated" if stats["mean_word_length"] > LONG_WORDS else "words are taken apart"
+            )
+        if latin and stats.get("letter_likeness", 1.0) < LETTER_LIKENESS:
             found.append(f"its letters are those of no language (likeness {stats['letter_likeness']})")
     disputed = stats.get("disputed_pages", 0)
     if disputed and disputed > DISPUTED_PAGE_SHARE * stats["pages"]:
@@ -201,6 +251,12 @@ def _cut_off(media_type: str, data: bytes) -> str:
         if opened > tail.rfind(b">") and re.match(rb"</?[a-zA-Z!][^<]*\Z", tail[opened:]):
             return "the page ends in the midst of a tag"
     return ""
+
+
+def _counts(text: str) -> Mapping[str, int]:
+    """How often each character occurs; by far quicker than a Counter where there are few of them."""
+    distinct = set(text)
+    return {char: text.count(char) for char in distinct} if len(distinct) <= _FEW_CHARACTERS else Counter(text)
 
 
 def _share(part: float, whole: float) -> float:
