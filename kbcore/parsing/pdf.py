@@ -36,7 +36,9 @@ def parse(uri: str, data: bytes, limits: ParseLimits) -> Parsed:
     if count == 0:
         raise DocumentError("the PDF has no pages")
     pages, failed = _page_texts(reader, count, limits.output_bytes)
-    pages, stats = _second_reading(data, pages)
+    # PDFium has no limits of its own: a bomb that pypdf refused is not put to it.
+    bombs = {number - 1 for number, reason in failed if reason.startswith("LimitReachedError")}
+    pages, stats = _second_reading(data, pages, bombs)
     failed = [(number, reason) for number, reason in failed if not pages[number - 1]]
     if len(failed) == count:
         raise DocumentError(f"no page could be read: {failed[0][1]}")
@@ -101,8 +103,10 @@ def _page_texts(reader: PdfReader, count: int, output_bytes: int) -> tuple[list[
     return pages, failed
 
 
-def _second_reading(data: bytes, pages: list[str]) -> tuple[list[str], dict[str, Any]]:
+def _second_reading(data: bytes, pages: list[str], left_out: set[int]) -> tuple[list[str], dict[str, Any]]:
     """The better reading of each page, and figures of both: see ``record``, and ``image_pages``.
+
+    Pages of the indexes ``left_out`` are not read again.
 
     ``second_extractor_error`` says why PDFium could not be asked, or not about all pages; pypdf's text stays then.
     """
@@ -114,6 +118,9 @@ def _second_reading(data: bytes, pages: list[str]) -> tuple[list[str], dict[str,
             if len(second) != len(pages):
                 raise PdfiumError(f"finds {len(second)} pages instead of {len(pages)}")
             for index, first in enumerate(pages):
+                if index in left_out:
+                    verdicts.append(judge(first, first))
+                    continue
                 try:
                     verdict = judge(first, second.text(index))
                 except PdfiumError as exc:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbcore.parsing.characters import implausible_in, sample_of, unmapped_in
-from kbcore.parsing.quality import LETTER_LIKENESS, LONG_WORDS, SHORT_WORDS, letter_likeness
+from kbcore.parsing.quality import LETTER_LIKENESS, LONG_WORDS, SHORT_WORDS, letter_likeness, mean_length
 
 AGREE = 0.6  # ordinary pages: 0.9 to 1, formulas 0.74; two unrelated English pages 0.3, a garbled reading 0 to 0.35
 DISPUTED = 0.3  # neither is better, and they share next to nothing: one of them is wrong
@@ -106,7 +106,7 @@ def plausibility(text: str) -> float:
     bad = implausible_in(text) + unmapped_in(text)[1]
     score = max(0.0, 1 - bad / visible)
     likeness = letter_likeness(words)
-    spaced = SHORT_WORDS < visible / len(words) <= LONG_WORDS or visible < ENOUGH or not _is_latin(text)
+    spaced = SHORT_WORDS < mean_length(words) <= LONG_WORDS or visible < ENOUGH or not _is_latin(text)
     return score if spaced and (likeness is None or likeness >= LETTER_LIKENESS) else score / 2
 
 

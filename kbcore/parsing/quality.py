@@ -2,10 +2,10 @@
 
 The figures are in ``stats`` of each document (``kb documents --json``, and the column ``stats`` of ``kb sql``):
 
-- ``characters`` of the whole text; ``words`` (between blanks), ``lines`` (that hold any), ``words_per_line``,
-  ``mean_word_length``, ``longest_word``, ``repeated_line_share`` (lines that occurred before, of all lines);
-- ``pages``, ``empty_pages`` and ``characters_per_page``, where a text has pages. These and all shares are of visible
-  characters: those that are not white space;
+- ``characters`` of the whole text, ``visible_characters`` (not white space; all shares are of these); ``words`` (between
+  blanks), ``lines`` (that hold any), ``words_per_line``, ``mean_word_length``, ``longest_word``,
+  ``repeated_line_share`` (lines that occurred before, of all lines);
+- ``pages``, ``empty_pages`` and ``characters_per_page`` (visible ones), where a text has pages;
 - ``replacement_characters`` (U+FFFD, a count), ``private_use_share``, ``control_share``, ``digit_share``,
   ``letter_share`` (leaders such as dots left out), ``scripts`` (share of the letters by Unicode script, largest first,
   at most five), ``mojibake_share``, ``implausible_share`` (what no writer would put there, see characters.py);
@@ -143,10 +143,11 @@ def text_figures(text: str, *, glyphs: bool = False) -> dict[str, Any]:
     scripts = {name: _share(count, alphabetic) for name, count in letters.most_common(5)}
     found: dict[str, Any] = {
         "characters": len(text),
+        "visible_characters": visible,
         "words": len(words),
         "lines": len(lines),
         "words_per_line": round(len(words) / max(1, len(lines)), 2),
-        "mean_word_length": round(visible / max(1, len(words)), 2),
+        "mean_word_length": round(mean_length(words), 2),
         "longest_word": max(map(len, words), default=0),
         "repeated_line_share": _share(len(lines) - len(set(lines)), len(lines)),
         "replacement_characters": counts.get("\ufffd", 0),
@@ -163,6 +164,12 @@ def text_figures(text: str, *, glyphs: bool = False) -> dict[str, Any]:
     if glyphs and (likeness := letter_likeness(words)) is not None:
         found["letter_likeness"] = likeness
     return found
+
+
+def mean_length(words: list[str]) -> float:
+    """Mean characters of a word; the dots between an entry of a table of contents and its page are no words."""
+    dots = sum(map(words.count, _LEADERS))
+    return (sum(map(len, words)) - dots) / max(1, len(words) - dots)
 
 
 def letter_likeness(words: Sequence[str]) -> float | None:
@@ -209,7 +216,7 @@ def _reasons(stats: Mapping[str, Any], media_type: str) -> list[tuple[str, str]]
 
 
 def _garbled(stats: Mapping[str, Any], media_type: str) -> list[str]:
-    visible = round(stats["words"] * stats["mean_word_length"])
+    visible = stats["visible_characters"]
     control = stats["control_share"]
     found = []
     implausible = stats["implausible_share"]
