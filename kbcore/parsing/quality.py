@@ -38,7 +38,7 @@ MOJIBAKE_SEQUENCES = 3  # a page that quotes one or two is about mojibake
 IMPLAUSIBLE_SHARE = 0.1  # bad: median 0.5; good: at most 0.07 (Thai with marks of its own)
 CONTROL_SHARE = 0.03  # a font without a map writes each blank as U+0003: 0.1; good: 0
 LETTER_SHARE = 0.2  # bad: glyph numbers read as ASCII have 0 to 0.15; good: 0.3 and more, but for tables of figures
-DIGIT_SHARE = 0.5  # above which few letters are no fault
+WRITTEN_SHARE = 0.5  # letters and digits together: glyph numbers read as ASCII have 0.4, tables of figures 0.6 and more
 LETTER_LIKENESS = 0.7  # English with its letters moved along the alphabet: 0.44 to 0.69; good: 0.79 and more
 SHORT_WORDS = 1.5  # mean characters of a word where blanks stand between letters; good: as in the next line
 LONG_WORDS = 30.0  # mean characters of a word where blanks were lost; good: 4 to 9
@@ -230,7 +230,7 @@ def _garbled(stats: Mapping[str, Any], media_type: str) -> list[str]:
     if media_type != PDF:  # what follows is ordinary in code and in data, and comes in PDFs from fonts without a map
         return found
     if visible >= _ENOUGH:
-        if stats["letter_share"] < LETTER_SHARE and stats["digit_share"] < DIGIT_SHARE:
+        if stats["letter_share"] < LETTER_SHARE and stats["letter_share"] + stats["digit_share"] < WRITTEN_SHARE:
             found.append(f"only {stats['letter_share']:.0%} of the characters are letters")
         latin = stats["scripts"].get("Latin", 0.0) > 0.5  # scripts such as Han are written without blanks
         if latin and not SHORT_WORDS < stats["mean_word_length"] <= LONG_WORDS:
