@@ -34,7 +34,7 @@ FLOORS = {
     "faiss-cpu": (1, 15),
     "fastembed": (0, 9),
 }
-SHAPING = ("pypdf", "trafilatura", "tokenizers", "onnxruntime", "fastembed")
+SHAPING = ("pypdf", "pypdfium2", "trafilatura", "tokenizers", "onnxruntime", "fastembed")
 STAGING_BYTES = 1_000_000_000
 
 

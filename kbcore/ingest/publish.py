@@ -29,6 +29,7 @@ LIBRARIES = (
     "pyarrow",
     "rank-bm25",
     "pypdf",
+    "pypdfium2",
     "trafilatura",
 )
 

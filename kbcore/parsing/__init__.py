@@ -1,7 +1,7 @@
 """Source bytes in, text out: Markdown, HTML, plain text, CSV, PDF, Office files and EPUB, in a child that may die.
 
-Importing this package pulls in the standard library only; lxml, trafilatura, pypdf, mammoth and others are imported in
-the child, each on the first document that needs it.
+Importing this package pulls in the standard library only; lxml, trafilatura, pypdf, PDFium, mammoth and others are
+imported in the child, each on the first document that needs it.
 """
 
 from __future__ import annotations

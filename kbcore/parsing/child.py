@@ -15,6 +15,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from kbcore.errors import DocumentError, SkippedDocumentError
@@ -37,7 +38,9 @@ def parse(uri: str, media_type: str, data: bytes, limits: ParseLimits) -> dict[s
         parsed = parser(uri, data, limits)
         if len(parsed.text.encode("utf-8")) > limits.output_bytes:
             return {"failed": f"more than {limits.output_bytes // 1_000_000} MB of text"}
-        return {"ok": as_json(parsed)}
+        # One place for all formats, and after the limit: figures of endless text are not worth their time.
+        stats = {**parsed.stats, **importlib.import_module("kbcore.parsing.quality").figures(parsed, data)}
+        return {"ok": as_json(replace(parsed, stats=stats))}
     except SkippedDocumentError as exc:
         return {"skipped": exc.message}
     except DocumentError as exc:

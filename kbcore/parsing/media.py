@@ -51,7 +51,7 @@ _PARSER_IDS = {
     MARKDOWN: "markdown-1",
     HTML: "html-1",
     TEXT: "text-1",
-    PDF: "pdf-1",
+    PDF: "pdf-2",
     CSV: "csv-1",
     DOCX: "docx-1",
     PPTX: "pptx-1",

@@ -1,9 +1,12 @@
-"""PDF: the text layer, page by page. Attachments, scripts and links are not looked at; nothing is run or fetched."""
+"""PDF: the text layer, page by page. Attachments, scripts and links are not looked at; nothing is run or fetched.
+
+pypdf reads first. PDFium reads the same pages again, as a check on it and where it fails; see pdf_arbiter.py. What
+PDFium cannot read is recorded and costs nothing else; if it crashes the child, that document is a failure.
+"""
 
 from __future__ import annotations
 
 import io
-import unicodedata
 from typing import Any
 
 from pypdf import PasswordType, PdfReader
@@ -11,16 +14,14 @@ from pypdf import PasswordType, PdfReader
 from kbcore.errors import DocumentError
 from kbcore.parsing.limits import ParseLimits
 from kbcore.parsing.media import PDF, parser_id_for, stem_of
+from kbcore.parsing.pdf_arbiter import judge, record
+from kbcore.parsing.pdfium import Pdfium, PdfiumError
 from kbcore.parsing.plaintext import clean
 from kbcore.types import Parsed
 
 _BETWEEN_PAGES = "\n\n"
 _LISTED_PAGES = 50
-_ENOUGH_TO_JUDGE = 50  # characters below which the shares say nothing
-_BAD_SHARE = 0.1
-_LETTER_SHARE = 0.2
-_LONG_WORDS = 30.0
-_EMPTY_SHARE = 0.5
+_LITTLE = 50  # visible characters: a stamp or a page number, and the rest of the page may be a picture
 
 
 def parse(uri: str, data: bytes, limits: ParseLimits) -> Parsed:
@@ -35,13 +36,19 @@ def parse(uri: str, data: bytes, limits: ParseLimits) -> Parsed:
     if count == 0:
         raise DocumentError("the PDF has no pages")
     pages, failed = _page_texts(reader, count, limits.output_bytes)
+    # PDFium has no limits of its own: a bomb that pypdf refused is not put to it.
+    bombs = {number - 1 for number, reason in failed if reason.startswith("LimitReachedError")}
+    pages, stats = _second_reading(data, pages, bombs)
+    failed = [(number, reason) for number, reason in failed if not pages[number - 1]]
     if len(failed) == count:
         raise DocumentError(f"no page could be read: {failed[0][1]}")
     if not any(pages):
         unread = f" ({len(failed)} of {count} pages could not be read: {failed[0][1]})" if failed else ""
         raise DocumentError(f"no text layer: needs OCR{unread}")
     text = _BETWEEN_PAGES.join(pages)
-    stats = {"characters": len(text), **figures(pages)}
+    if len(text) > limits.output_bytes:
+        raise DocumentError(f"more than {limits.output_bytes // 1_000_000} MB of text")
+    stats["characters"] = len(text)
     if failed:
         stats["failed_pages"] = [number for number, _ in failed[:_LISTED_PAGES]]
         stats["failed_page_count"] = len(failed)
@@ -96,42 +103,34 @@ def _page_texts(reader: PdfReader, count: int, output_bytes: int) -> tuple[list[
     return pages, failed
 
 
-def figures(pages: list[str]) -> dict[str, Any]:
-    """What the text looks like, and under ``flag`` why it should not be trusted, if so."""
-    text = " ".join(pages)
-    words = text.split()
-    letters = bad = replaced = wide = 0
-    for char in text:
-        if char.isalnum():
-            letters += char.isalpha()
-            wide += char >= "\u2e80"
-        elif not char.isspace():
-            replaced += char == "\ufffd"
-            bad += char == "\ufffd" or unicodedata.category(char) in ("Cc", "Co", "Cn")
-    visible = sum(map(len, words))
-    empty = sum(not page for page in pages)
-    mean = visible / max(1, len(words))
-    stats: dict[str, Any] = {
-        "pages": len(pages),
-        "empty_pages": empty,
-        "characters_per_page": round(visible / len(pages), 1),
-        "mean_word_length": round(mean, 2),
-        "replacement_characters": replaced,
-        "letter_share": round(letters / max(1, visible), 3),
-    }
-    reasons = []
-    if bad > _BAD_SHARE * visible:
-        reasons.append(f"{bad / visible:.0%} of the characters are replacements, private use or control codes")
-    if visible >= _ENOUGH_TO_JUDGE:
-        if letters < _LETTER_SHARE * visible:
-            reasons.append(f"only {letters / visible:.0%} of the characters are letters")
-        if mean > _LONG_WORDS and wide < visible / 2:  # scripts such as Han are written without blanks
-            reasons.append("words are not separated")
-    if empty > _EMPTY_SHARE * len(pages):
-        reasons.append(f"{empty} of {len(pages)} pages have no text layer")
-    if reasons:
-        stats["flag"] = "; ".join(reasons)
-    return stats
+def _second_reading(data: bytes, pages: list[str], left_out: set[int]) -> tuple[list[str], dict[str, Any]]:
+    """The better reading of each page, and figures of both: see ``record``, and ``image_pages``.
+
+    Pages of the indexes ``left_out`` are not read again.
+
+    ``second_extractor_error`` says why PDFium could not be asked, or not about all pages; pypdf's text stays then.
+    """
+    verdicts = []
+    stats: dict[str, Any] = {}
+    images = 0
+    try:
+        with Pdfium(data) as second:
+            if len(second) != len(pages):
+                raise PdfiumError(f"finds {len(second)} pages instead of {len(pages)}")
+            for index, first in enumerate(pages):
+                if index in left_out:
+                    verdicts.append(judge(first, first))
+                    continue
+                try:
+                    verdict = judge(first, second.text(index))
+                except PdfiumError as exc:
+                    stats["second_extractor_error"] = f"page {index + 1}: {exc}"
+                    verdict = judge(first, first)
+                verdicts.append(verdict)
+                images += len(verdict.text) < _LITTLE and second.is_image(index)
+    except PdfiumError as exc:
+        return pages, {"extractor": "pypdf", "second_extractor_error": str(exc)}
+    return [verdict.text for verdict in verdicts], {**stats, **record(verdicts), "image_pages": images}
 
 
 def _information(reader: PdfReader) -> dict[str, Any]:

@@ -4,6 +4,10 @@ Views of one release, live rows only: ``documents``, ``chunks``, ``vectors``, ``
 ``promotions``, ``checks``, ``check_exceptions`` and ``chunk_changes(old, new)``. What a statement does not mention is
 not loaded. DuckDB is opened with files, extensions, spilling and settings shut off and is then handed the rows as data,
 so that no statement can reach the repository, nor leave anything on disk.
+
+``metadata``, ``headings`` and ``stats`` of documents are JSON texts, which DuckDB reads:
+``SELECT uri, json_extract(stats, '$.flags') FROM documents WHERE json_array_length(stats, '$.flags') > 0``.
+kbcore/parsing/quality.py and pdf_arbiter.py say what ``stats`` holds.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_the_stem_is_the_name_without_its_ending() -> None:
 
 
 def test_importing_the_package_imports_no_parser_library() -> None:
-    heavy = ("lxml", "trafilatura", "pypdf", "bs4", "markdownify", "yaml", "charset_normalizer")
+    heavy = ("lxml", "trafilatura", "pypdf", "pypdfium2", "regex", "bs4", "markdownify", "yaml", "charset_normalizer")
     heavy += ("mammoth", "openpyxl", "pptx")
     program = f"import sys, kbcore.parsing as p; p.ParserPool; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -10,7 +10,9 @@ from pypdf import PageObject, PdfReader, PdfWriter
 
 from kbcore.errors import DocumentError
 from kbcore.parsing import ParseLimits
-from kbcore.parsing.pdf import figures, parse
+from kbcore.parsing.pdf import parse
+from kbcore.parsing.pdfium import Pdfium
+from kbcore.parsing.quality import figures
 
 
 def pdf_of(*pages: str, stream: bytes | None = None) -> bytes:
@@ -61,7 +63,8 @@ def test_pages_begin_where_the_offsets_say() -> None:
     assert parsed.pages == (0, 12, 14)
     assert parsed.text[parsed.pages[2] :] == "Third page"
     assert parsed.title == "My report"
-    assert (parsed.stats["pages"], parsed.stats["empty_pages"]) == (3, 1)
+    stats = figures(parsed)
+    assert (stats["pages"], stats["empty_pages"]) == (3, 1)
     assert parsed.stats["characters"] == len(parsed.text)
 
 
@@ -81,14 +84,15 @@ def test_no_text_layer_asks_for_ocr() -> None:
 
 
 def test_mostly_empty_pages_are_flagged() -> None:
-    assert "2 of 3 pages have no text layer" in parse("a.pdf", pdf_of("Words", "", ""), ParseLimits()).stats["flag"]
+    stats = figures(parse("a.pdf", pdf_of("Words", "", ""), ParseLimits()))
+    assert (stats["flag"], stats["flags"]) == ("2 of 3 pages have no text layer", ["mostly_empty_pages"])
 
 
 def test_more_pages_than_the_limit_are_refused() -> None:
     assert "3 pages, more than the limit of 2" in refused(pdf_of("a", "b", "c"), ParseLimits(pages=2))
 
 
-def test_a_page_that_raises_is_listed_and_the_rest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_raises_is_read_by_the_second_reader_or_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = PageObject.extract_text
 
     def failing(page: PageObject, *args: object, **options: object) -> str:
@@ -98,6 +102,10 @@ def test_a_page_that_raises_is_listed_and_the_rest_is_read(monkeypatch: pytest.M
         return text
 
     monkeypatch.setattr(PageObject, "extract_text", failing)
+    parsed = parse("a.pdf", pdf_of("good", "bad", "good"), ParseLimits())
+    assert (parsed.text, parsed.stats["pdfium_pages"]) == ("good\n\nbad\n\ngood", [2])
+    assert "failed_pages" not in parsed.stats
+    monkeypatch.setattr(Pdfium, "text", lambda second, index: "")
     stats = parse("a.pdf", pdf_of("good", "bad", "good"), ParseLimits()).stats
     assert (stats["failed_pages"], stats["failed_page_count"]) == ([2], 1)
     assert stats["failed_page_reason"].startswith("KeyError")
@@ -124,22 +132,3 @@ def test_an_inflation_bomb_ends_with_a_reason_or_without_its_text() -> None:
     bomb = zlib.compress(zlib.compress(b"BT (x) Tj ET " * 10_000_000, 9), 9)
     data = pdf_of("x", stream=bomb).replace(b"<< /Length", b"<< /Filter [/FlateDecode /FlateDecode] /Length")
     assert refused(data)
-
-
-class TestFlags:
-    def test_good_text_has_none(self) -> None:
-        for text in ("An ordinary sentence, with 12 numbers. " * 9, "請在門戶網站重置密碼。系統將發送郵件。" * 9, "12"):
-            assert "flag" not in figures([text])
-
-    @pytest.mark.parametrize(
-        ("text", "reason"),
-        [
-            ("abc\ufffd\ufffd def " * 20, "replacements"),
-            ("\ue001\ue002\ue003 a " * 20, "private use"),
-            ("a\x01\x02\x03b " * 20, "control codes"),
-            ("%&/ 1234 )(=? " * 20, "letters"),
-            ("anordinarysentencewithoutanyblanksbetweenitswords " * 20, "not separated"),
-        ],
-    )
-    def test_garbage_says_why(self, text: str, reason: str) -> None:
-        assert reason in figures([text])["flag"]
