@@ -164,6 +164,8 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
             f"{report.texts_reused + report.texts_resumed} reused; {size(report.bytes_written)} written")  # fmt: skip
     else:
         say(f"unchanged: {report.release} holds what the sources hold; nothing published, nothing embedded")
+    if report.took_over:
+        say(f"took over from {report.took_over}")
     for setting in report.settings:
         say(f"every document is cut anew: {setting['name']} {setting['old']} -> {setting['new']}")
     counts = {**report.changes, "failed": len(report.failures), "withheld": len(report.withheld_removals)}

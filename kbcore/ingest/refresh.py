@@ -63,6 +63,7 @@ class RefreshReport:
     sources: list[Json]
     run: str
     promoted_from: str | None = None
+    took_over: str | None = None
     settings: list[Json] = field(default_factory=list)
     gate: Json | None = None
     dry_run: bool = False
@@ -104,8 +105,10 @@ def refresh(
             )
         sources = [make_source(section, cache=source_cache(repository.root, section)) for section in config.sources]
     with ExitStack() as stack:
+        took_over = None
         if not dry_run:
-            stack.enter_context(writer_lease(repository.root, run=run.name, since=run.started_at))
+            lease = stack.enter_context(writer_lease(repository.root, run=run.name, since=run.started_at))
+            took_over = lease.took_over
         for source in sources:
             stack.callback(close_source, source)
         parser = stack.enter_context(ParserPool(limits=parse_limits(config)))
@@ -124,7 +127,7 @@ def refresh(
             return workers[0]
 
         for attempt in range(1, ATTEMPTS + 1):
-            work = _Refresh(repository, config, recipe, run, promote, approve_removals, progress)
+            work = _Refresh(repository, config, recipe, run, promote, approve_removals, progress, took_over)
             try:
                 plan = work.plan(sources, parser, executor)
                 return work.forecast(plan) if dry_run else work.carry_out(plan, executor)
@@ -144,6 +147,7 @@ class _Refresh:
     promote: bool
     approve_removals: int
     progress: Progress
+    took_over: str | None = None
 
     def __post_init__(self) -> None:
         self.last_check: Json = self.repository.last_check() or {}
@@ -241,6 +245,8 @@ class _Refresh:
             "withheld": [held.doc_id for held in plan.withheld],
             "skipped": [list(entry) for entry in plan.skipped],
         }
+        if self.took_over:
+            body["took_over"] = self.took_over
         self.repository.write_check(body, run=self.run)
         held = plan.base.held
         fresh = {doc_id: entry for doc_id, entry in self.validators.items() if doc_id in held}
@@ -278,6 +284,7 @@ class _Refresh:
             promoted=promoted,
             not_promoted=why,
             promoted_from=promoted_from,
+            took_over=self.took_over,
             settings=changed_settings(plan.base.manifest.settings, self.recipe.settings) if plan.base.manifest else [],
             changes=plan.changes(),
             chunks={"total": total, "new": new, "reused": max(0, total - new)},

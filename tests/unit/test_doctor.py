@@ -6,6 +6,7 @@ import errno
 import importlib.metadata
 import json
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -283,7 +284,7 @@ def test_a_run_under_way_is_named(base: KnowledgeBase, tmp_path: Path) -> None:
 
 def test_the_note_of_a_killed_run_is_told_from_a_run_under_way(base: KnowledgeBase, tmp_path: Path) -> None:
     note = base.folder / layout.LEASE / "holder.json"
-    note.write_text(json.dumps({"run": "r", "since": "s", "pid": 1, "host": "h", "user": "u"}))
+    note.write_text(json.dumps({"run": "r", "since": "s", "pid": 1, "host": socket.gethostname(), "user": "u"}))
     found = examined(tmp_path).get("lease")
     assert found is None or "held by" not in found.detail
 
