@@ -175,9 +175,9 @@ def mean_length(words: list[str]) -> float:
 def letter_likeness(words: Sequence[str]) -> float | None:
     """How far the letters a to z are as frequent in the distinct words as in European languages, 0 to 1.
 
-    None where they are too few. Each word counts once: a table repeats its few.
+    None where they are too few. Each word of letters alone counts once: a table repeats its few, and numbers them.
     """
-    distinct = set(words)
+    distinct = set(filter(str.isalpha, words))
     if len(distinct) < _ENOUGH_WORDS:
         return None
     joined = "".join(distinct).lower()
