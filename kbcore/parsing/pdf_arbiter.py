@@ -8,6 +8,7 @@ blanks and line ends in other places, order columns differently, and turn right-
 
 from __future__ import annotations
 
+import string
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ MARGIN = 0.1  # of plausibility; garbage has 0 to 0.85, what PDFium reads of the
 READABLE = 0.5
 KEPT = 0.3  # share of the plausible characters of the other reading that a better one has to have
 ENOUGH = 20  # visible characters below which a dispute says nothing
+ENOUGH_WORDS = 50  # likewise, below which nothing is said of blanks
 _LETTERS_MARGIN = 0.5
 _LISTED_PAGES = 50
 
@@ -106,12 +108,12 @@ def plausibility(text: str) -> float:
     bad = implausible_in(text) + unmapped_in(text)[1]
     score = max(0.0, 1 - bad / visible)
     likeness = letter_likeness(words)
-    spaced = SHORT_WORDS < mean_length(words) <= LONG_WORDS or visible < ENOUGH or not _is_latin(text)
+    spaced = SHORT_WORDS < mean_length(words) <= LONG_WORDS or visible < ENOUGH_WORDS or not _is_latin(text)
     return score if spaced and (likeness is None or likeness >= LETTER_LIKENESS) else score / 2
 
 
 def _is_latin(text: str) -> bool:
-    return 2 * sum(text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz") > _visible(text)
+    return 2 * sum(map(text.lower().count, string.ascii_lowercase)) > sum(map(str.isalpha, text))
 
 
 def _folded(text: str) -> str:

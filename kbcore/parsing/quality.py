@@ -10,7 +10,7 @@ The figures are in ``stats`` of each document (``kb documents --json``, and the 
   ``letter_share`` (leaders such as dots left out), ``scripts`` (share of the letters by Unicode script, largest first,
   at most five), ``mojibake_share``, ``implausible_share`` (what no writer would put there, see characters.py);
 - of PDFs ``unmapped_glyphs`` (a count of ``(cid:12)`` and ``/g12/g140``) and ``letter_likeness`` (cosine of the
-  frequencies of a to z with those of European languages; absent below 200 letters);
+  frequencies of a to z with those of European languages; absent below 150 letters in 40 distinct words);
 - ``language_guess``: an ISO 639-1 code or null;
 - ``flags``: some of FLAGS, in that order, and ``flag``: the reasons in words, only where there are any.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import re
+import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,7 @@ EMPTY_PAGE_SHARE = 0.5
 PAGE_IMAGE_SHARE = 0.5  # of the pages are pictures with less than a line of text: a scan
 
 _ENOUGH = 50  # visible characters below which most shares say nothing
-_ENOUGH_LETTERS = 200
+_ENOUGH_LETTERS = 150
 _ENOUGH_WORDS = 40  # distinct ones: the letters of "Hello world", many times, are those of no language
 _ENOUGH_IN_PDF = 20
 _LEAST_BROKEN = 2
@@ -58,7 +59,6 @@ _LINEARIZED = re.compile(rb"/Linearized\b[^>]{0,200}?/L\s{1,4}(\d{1,12})")
 
 # Frequencies of a to z in percent: the mean of English and German prose; French, Spanish, Polish, Finnish, Hungarian
 # and Indonesian come to 0.8 and more against it.
-_ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _USUAL = (
     7.0,
     1.7,
@@ -175,13 +175,13 @@ def mean_length(words: list[str]) -> float:
 def letter_likeness(words: Sequence[str]) -> float | None:
     """How far the letters a to z are as frequent in the distinct words as in European languages, 0 to 1.
 
-    None where they are too few. Each word counts once: a table repeats its few.
+    None where they are too few. Each word of letters alone counts once: a table repeats its few, and numbers them.
     """
-    distinct = set(words)
+    distinct = {bare for word in set(words) if (bare := word.strip(string.punctuation).lower()).isalpha()}
     if len(distinct) < _ENOUGH_WORDS:
         return None
-    joined = "".join(distinct).lower()
-    frequencies = [joined.count(letter) for letter in _ALPHABET]
+    joined = "".join(distinct)
+    frequencies = [joined.count(letter) for letter in string.ascii_lowercase]
     if sum(frequencies) < _ENOUGH_LETTERS:
         return None
     length = math.hypot(*frequencies) * math.hypot(*_USUAL)

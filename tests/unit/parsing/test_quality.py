@@ -161,7 +161,7 @@ class TestFlags:
         assert reason in found["flag"]
 
     def test_tables_of_figures_and_tables_of_contents_are_no_garbage(self) -> None:
-        for text in ("12,345.60 | 7.5 % | 2024 | x | " * 30, "1.2 Errors" + " ." * 60 + " 17\n") * 20:
+        for text in ("12,345.60 | 7.5 % | 2024 | x | " * 30, ("1.2 Errors" + " ." * 60 + " 17\n") * 20):
             assert of(text, PDF, (0,))["flags"] == []
 
     def test_code_and_data_that_are_no_pdf_may_look_like_anything(self) -> None:
