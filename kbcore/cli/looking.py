@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kbcore.cli.building import DIFFERENCES
+from kbcore.cli.building import DIFFERENCES, POLICY
 from kbcore.cli.output import AsJson, ConfigFile, ReleaseArgument, ReleaseOption, emit, guarded, say, table
 from kbcore.errors import UsageError
 
@@ -146,6 +146,47 @@ def documents(
             for r in found
         ],
     )
+
+
+@app.command()
+@guarded
+def freshness(
+    release: ReleaseOption = "current",
+    documents: Annotated[
+        bool, typer.Option("--documents", help="Name the documents too that are over their target.")
+    ] = False,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how old what readers get is, by source, against its target. Ends with 3 if anything is over it."""
+    from kbcore.freshness import measure
+    from kbcore.knowledge_base import open_repository
+
+    base = open_repository(config)
+    found = measure(base.repository, base.config, base.repository.resolve(release))
+    if as_json:
+        emit(found.to_json())
+    else:
+        say(f"{found.release}: {'over its target' if found.stale else 'within its targets'}")
+        table(
+            ["source", "documents", "last listed", "last confirmed", "age (days)", "target", "", "carried over", "withheld"],
+            [
+                [s.source, s.documents, s.listed_at, s.confirmed_at, s.age_days, s.target_days,
+                 "stale" if s.stale else s.error and "failing", s.carried_over, s.withheld]
+                for s in found.sources
+            ],
+        )  # fmt: skip
+        for source in found.sources:
+            if source.error:
+                say(f"{source.source}: {source.error}")
+        shown = [d for d in found.documents if d.reason or (documents and d.stale)]
+        if shown:
+            table(
+                ["document", "age (days)", "", "reason", "since"],
+                [[d.doc_id, d.age_days, "stale" if d.stale else "", d.reason, d.since] for d in shown],
+            )
+    if found.stale:
+        raise typer.Exit(POLICY)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
 from kbcore.retrieval.snapshot import Part, Snapshot
+from kbcore.store.confirmations import Confirmations
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.tokenization import query_terms
@@ -168,7 +169,7 @@ class Retriever:
     def _hit(self, snapshot: Snapshot, found: _Found, row: int, score: float) -> Hit:
         chunk = snapshot.chunk(row)
         confirmed, carried = self._seen.of(chunk)
-        age = age_days(confirmed or chunk["fetched_at"], self.repository.clock())
+        age = age_days(confirmed, self.repository.clock())
         target = (self.settings.freshness_days or {}).get(chunk["source"])
         return Hit(
             chunk_id=chunk["chunk_id"],
@@ -234,18 +235,16 @@ class _Seen:
         self._lock = threading.Lock()
         self._file: str | None = ""
         self._looked = float("-inf")
-        self._sources: dict[str, str | None] = {}
-        self._unconfirmed: frozenset[str] = frozenset()
+        self._confirmations = Confirmations()
 
-    def of(self, chunk: Json) -> tuple[str | None, bool]:
+    def of(self, chunk: Json) -> tuple[str, bool]:
         """When its source last said that this version is its current one, and whether it is served although the source
         has another one, or none, by now."""
         with self._lock:
             if time.monotonic() - self._looked >= CHECK_SECONDS:
                 self._look()
-        if chunk["doc_id"] in self._unconfirmed:
-            return chunk["fetched_at"], True
-        return self._sources.get(chunk["source"]) or chunk["fetched_at"], False
+            seen = self._confirmations
+        return seen.of_document(chunk["doc_id"], chunk["source"], chunk["fetched_at"])
 
     def _look(self) -> None:
         self._looked = time.monotonic()
@@ -253,12 +252,7 @@ class _Seen:
         if newest == self._file:
             return
         self._file = newest
-        check = self._repository.last_check(self._manifest.release)
-        sources = check["sources"] if check else self._manifest.sources
-        exceptions = check["exceptions"] if check else self._manifest.exceptions
-        withheld = check["withheld"] if check else [entry["doc_id"] for entry in self._manifest.withheld]
-        self._sources = {entry["name"]: entry.get("confirmed_at") for entry in sources}
-        self._unconfirmed = frozenset([*(entry["doc_id"] for entry in exceptions), *withheld])
+        self._confirmations = Confirmations.of(self._repository, self._manifest)
 
 
 @dataclass

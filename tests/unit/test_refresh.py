@@ -466,11 +466,11 @@ def test_a_validator_of_other_bytes_than_the_base_holds_confirms_nothing(tmp_pat
     old = time.time() - 100
     for path in (tmp_path / "docs").iterdir():
         os.utime(path, (old, old))
-    time.sleep(2.2)  # validators count once the files are older than a clock tick
+    time.sleep(3.2)  # validators count once the files are older than a clock tick
     refreshed(base)
     shutil.copytree(base.folder, tmp_path / "saved")
     write(tmp_path / "docs", {"vpn.md": "# VPN\n\nThe second edition speaks of the zebra profile.\n"})
-    time.sleep(2.2)
+    time.sleep(3.2)
     refreshed(base)
     cache = (base.folder / "cache" / "validators.json").read_bytes()
     shutil.rmtree(base.folder)
