@@ -125,17 +125,21 @@ def refresh(
             help="List again and apply at most N withheld removals.",
         ),
     ] = 0,
+    accept_failures: Annotated[
+        bool, typer.Option("--accept-failures", help="Publish although too many documents failed.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 4 if any document failed.")] = False,
 ) -> None:
     """List the sources, publish a release if anything changed, and promote it."""
-    report = _run(config, as_json, dry_run=dry_run, promote=not no_promote, approve_removals=approve_removals)
+    report = _run(config, as_json, dry_run=dry_run, promote=not no_promote, approve_removals=approve_removals,
+                  accept_failures=accept_failures)  # fmt: skip
     if as_json:
         emit(report.to_json())
     else:
         _print_report(report, config)
     if any("error" in source for source in report.sources):
         raise typer.Exit(1)
-    if report.withheld_removals:
+    if report.withheld_removals or report.refused:
         raise typer.Exit(POLICY)
     if report.failures_changed or (strict and report.failures):
         raise typer.Exit(FAILURES_CHANGED)
@@ -162,6 +166,8 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
         say(f"published {report.release} on {report.parent or 'an empty repository'}: "
             f"{report.chunks['total']} chunks, {report.chunks['new']} of them new; {report.texts_embedded} texts embedded, "
             f"{report.texts_reused + report.texts_resumed} reused; {size(report.bytes_written)} written")  # fmt: skip
+    elif report.outcome == "refused":
+        say(f"refused: nothing is published{f', {report.release} stays the newest' if report.release else ''}")
     else:
         say(f"unchanged: {report.release} holds what the sources hold; nothing published, nothing embedded")
     if report.took_over:
@@ -175,6 +181,8 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
         say(f"promoted {report.release}" + (f": readers had {before}" if before else ""))
     elif report.not_promoted == ALREADY_CURRENT:
         say(f"{report.release} is current")
+    elif report.outcome == "refused":
+        pass
     elif report.not_promoted is None:
         say(f"and would make {report.release or 'it'} current")
     else:
@@ -184,6 +192,10 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
             say(f"source {source['name']}: {source['error']}")
         elif not source["complete"]:
             say(f"source {source['name']}: the listing is incomplete, nothing of it counts as removed")
+    for reason in report.refused:
+        say(hint(f"{reason}; look at them, then mend the source or: kb refresh --accept-failures", config))
+    if report.flagged:
+        table(["doubtful text", "why"], [[entry["doc_id"], ", ".join(entry["flags"])] for entry in report.flagged])
     if report.failures:
         table(["failed", "reason", "since", ""], [
             [f["doc_id"], f["reason"], f["since"], "former version kept" if f["carried_over"] else ""] for f in report.failures

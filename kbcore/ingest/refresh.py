@@ -19,6 +19,7 @@ from kbcore.ingest.base import Base
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
+from kbcore.ingest.refusal import flagged, refusals
 from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
@@ -40,9 +41,10 @@ NOT_ASKED = "asked not to promote"
 class RefreshReport:
     """What a refresh did; ``to_json`` is what ``kb refresh --json`` prints.
 
-    ``outcome`` is published or unchanged; ``promoted`` says whether readers were moved to ``release`` (from
-    ``promoted_from``), ``not_promoted`` why not; of a dry run, None where a refresh would move them. ``settings`` are
-    those that differ from the base's, so that every document is cut or embedded anew.
+    ``outcome`` is published, unchanged or refused (for the reasons in ``refused``; nothing was published then).
+    ``promoted`` says whether readers were moved to ``release`` (from ``promoted_from``), ``not_promoted`` why not; of a
+    dry run, None where a refresh would move them. ``settings`` are those that differ from the base's, so that every
+    document is cut or embedded anew. ``flagged`` are documents whose text is doubtful.
     """
 
     release: str | None
@@ -62,6 +64,8 @@ class RefreshReport:
     withheld_removals: list[str]
     sources: list[Json]
     run: str
+    refused: list[str] = field(default_factory=list)
+    flagged: list[Json] = field(default_factory=list)
     promoted_from: str | None = None
     took_over: str | None = None
     settings: list[Json] = field(default_factory=list)
@@ -87,14 +91,16 @@ def refresh(
     dry_run: bool = False,
     promote: bool = True,
     approve_removals: int = 0,
+    accept_failures: bool = False,
     progress: Progress = _silent,
     recipe: Recipe | None = None,
 ) -> RefreshReport:
     """Bring the repository up to date with its sources; the one function behind ``kb refresh`` and the flow.
 
     Publishes a release if anything changed and makes it current unless a hold, a blocked content or ``promote=False``
-    says no. Another run that publishes first makes this one plan again on the new head. LockedError if another run is
-    under way, SourceError if no source could be listed; whatever is raised, nothing half-done can be seen.
+    says no. Where too many documents failed, it publishes nothing unless ``accept_failures``. Another run that publishes
+    first makes this one plan again on the new head. LockedError if another run is under way, SourceError if no source
+    could be listed; whatever is raised, nothing half-done can be seen.
     """
     run = repository.begin(by)
     recipe = recipe or Recipe.of(config)
@@ -127,7 +133,9 @@ def refresh(
             return workers[0]
 
         for attempt in range(1, ATTEMPTS + 1):
-            work = _Refresh(repository, config, recipe, run, promote, approve_removals, progress, took_over)
+            work = _Refresh(
+                repository, config, recipe, run, promote, approve_removals, progress, took_over, accept_failures
+            )
             try:
                 plan = work.plan(sources, parser, executor)
                 return work.forecast(plan) if dry_run else work.carry_out(plan, executor)
@@ -148,6 +156,7 @@ class _Refresh:
     approve_removals: int
     progress: Progress
     took_over: str | None = None
+    accept_failures: bool = False
 
     def __post_init__(self) -> None:
         self.last_check: Json = self.repository.last_check() or {}
@@ -183,6 +192,7 @@ class _Refresh:
             bytes_written=0,
             dry_run=True,
             texts_to_embed=len(texts) - len(known),
+            refused=self._refused(plan),
         )
 
     def _refusal(self, plan: Plan) -> str | None:
@@ -198,6 +208,12 @@ class _Refresh:
         manifest = plan.base.manifest
         work: Json = {"texts_embedded": 0, "texts_reused": 0, "texts_resumed": 0}
         bytes_written = 0
+        if refused := self._refused(plan):
+            self._write_check(plan, plan.base.release, "refused", refused)
+            return self._report(
+                plan, release=plan.base.release, promoted=False, why="refused", work=work, manifest=None,
+                bytes_written=0, refused=refused,
+            )  # fmt: skip
         if plan.publishes:
             vectors = collect(
                 plan.texts(),
@@ -214,7 +230,7 @@ class _Refresh:
             manifest, work, bytes_written = published.manifest, published.manifest.work, published.bytes_written
         assert manifest is not None
         clear_parts(self.repository.store)
-        self._write_check(plan, manifest)
+        self._write_check(plan, manifest.release, "published" if plan.publishes else "unchanged")
         promoted = False
         why: str | None = NOT_ASKED
         before = self.repository.state().release
@@ -234,17 +250,22 @@ class _Refresh:
             bytes_written=bytes_written,
         )
 
-    def _write_check(self, plan: Plan, manifest: Manifest) -> None:
+    def _refused(self, plan: Plan) -> list[str]:
+        return refusals(plan, self.config.sources) if plan.publishes and not self.accept_failures else []
+
+    def _write_check(self, plan: Plan, head: str | None, outcome: str, refused: Sequence[str] = ()) -> None:
         body: Json = {
             "at": iso(self.repository.clock()),
-            "head": manifest.release,
+            "head": head,
             "base": plan.base.release,
-            "outcome": "published" if plan.publishes else "unchanged",
+            "outcome": outcome,
             "sources": plan.sources,
             "exceptions": [asdict(failure) for failure in plan.failures],
             "withheld": [held.doc_id for held in plan.withheld],
             "skipped": [list(entry) for entry in plan.skipped],
         }
+        if refused:
+            body["refused"] = list(refused)
         if self.took_over:
             body["took_over"] = self.took_over
         self.repository.write_check(body, run=self.run)
@@ -272,6 +293,7 @@ class _Refresh:
         bytes_written: int,
         dry_run: bool = False,
         texts_to_embed: int | None = None,
+        refused: Sequence[str] = (),
     ) -> RefreshReport:
         new = sum(len(row.chunks) for row in plan.rows)
         shown = manifest or plan.base.manifest
@@ -280,7 +302,9 @@ class _Refresh:
         return RefreshReport(
             release=release,
             parent=plan.base.release if plan.publishes or shown is None else shown.parent,
-            outcome="published" if plan.publishes else "unchanged",
+            outcome="refused" if refused else "published" if plan.publishes else "unchanged",
+            refused=list(refused),
+            flagged=[{"doc_id": doc_id, "flags": list(flags)} for doc_id, flags in flagged(plan.rows).items()],
             promoted=promoted,
             not_promoted=why,
             promoted_from=promoted_from,

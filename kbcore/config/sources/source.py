@@ -28,11 +28,15 @@ FILES = tuple(f"**/*.{ending}" for ending in _ENDINGS)
 
 
 class GuardSection(Section):
-    """Removals of one source in one run beyond these bounds are withheld until a person approves them."""
+    """Removals of one source in one run beyond these bounds are withheld until a person approves them. A run in which
+    more than ``failures`` documents of a source, and more than ``failures_percent`` of those it lists, failed or came
+    out doubtful publishes nothing until a person accepts it."""
 
     removals: int = Field(3, ge=0)
     removals_percent: float = Field(25.0, ge=0, le=100)
     removals_most: int = Field(500, ge=0)
+    failures: int = Field(10, ge=0)
+    failures_percent: float = Field(50.0, ge=0, le=100)
 
 
 class SourceSection(Section):
