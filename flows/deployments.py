@@ -1,11 +1,12 @@
-"""Deployments: freshness on the cron of the configuration, one run at a time; rollback on demand.
+"""Deployments: freshness on the schedule of the configuration, one run at a time; maintenance; rollback on demand.
 
-``python -m flows.deployments [config]`` serves both until it is stopped; it needs a Prefect server (PREFECT_API_URL,
-or ``prefect server start``).
+``python -m flows.deployments [config ...]`` serves them until it is stopped. Where PREFECT_API_URL names no server, one
+is started on this machine, with its database on disk, and stopped with it.
 """
 
 from __future__ import annotations
 
+import datetime
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +15,12 @@ from prefect import serve
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
 from prefect.deployments.runner import RunnerDeployment
 from prefect.flows import Flow
-from prefect.schedules import Cron
+from prefect.schedules import Cron, Interval, Schedule
 
 from flows.freshness import freshness
+from flows.maintenance import maintenance
 from flows.rollback import rollback
+from flows.server import local_server
 from kbcore.config import DEFAULT_FILE, Config, load
 
 
@@ -29,15 +32,22 @@ class Deployment:
     name: str
     parameters: dict[str, Any]
     cron: str | None = None
+    every_seconds: int | None = None
     timezone: str = "UTC"
     tags: tuple[str, ...] = field(default=("kbcore",))
 
+    def schedule(self) -> Schedule | None:
+        if self.every_seconds is not None:
+            return Interval(datetime.timedelta(seconds=self.every_seconds), timezone=self.timezone, slug="schedule")
+        return Cron(self.cron, timezone=self.timezone, slug="schedule") if self.cron else None
+
     def build(self) -> RunnerDeployment:
+        schedule = self.schedule()
         # CANCEL_NEW: a run that would start while another works is dropped, the next one sees what it would have seen.
         deployment = self.flow.to_deployment(
             name=self.name,
             parameters=self.parameters,
-            schedules=[Cron(self.cron, timezone=self.timezone, slug="schedule")] if self.cron else None,
+            schedules=[schedule] if schedule else None,
             concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
             tags=list(self.tags),
         )
@@ -47,17 +57,21 @@ class Deployment:
 
 def deployments(config: Config) -> list[Deployment]:
     """What is served for one knowledge base."""
-    kb = config.kb.name
+    kb, schedule = config.kb.name, config.schedule
     parameters = {"config": config.file}
     return [
-        Deployment(freshness, f"freshness-{kb}", parameters, config.schedule.cron, config.schedule.timezone),
+        Deployment(freshness, f"freshness-{kb}", parameters, schedule.cron, schedule.every_seconds, schedule.timezone),
+        Deployment(maintenance, f"maintenance-{kb}", parameters, schedule.maintenance or None, None, schedule.timezone),
         Deployment(rollback, f"rollback-{kb}", {**parameters, "reason": "started from Prefect"}),
     ]
 
 
-def main(config: str = DEFAULT_FILE) -> None:
-    serve(*(deployment.build() for deployment in deployments(load(config))), pause_on_shutdown=False)
+def main(*configs: str) -> None:
+    """Serve the deployments of one knowledge base or several."""
+    found = [deployment for config in configs or (DEFAULT_FILE,) for deployment in deployments(load(config))]
+    with local_server():
+        serve(*(deployment.build() for deployment in found), pause_on_shutdown=False)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    main(*sys.argv[1:])

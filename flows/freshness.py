@@ -1,6 +1,6 @@
 """The freshness flow: bring a knowledge base up to date with its sources, as a release.
 
-``python -m flows.freshness`` runs it once under Prefect and shows the release and two searches.
+``python -m flows.freshness`` runs it once under Prefect; where there is no Prefect, ``kb refresh`` does the same.
 """
 
 from __future__ import annotations
@@ -12,20 +12,25 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
 from flows.artifacts import key_for, refresh_report
-from flows.tasks import refresh_task, releases_task
+from flows.events import emit_refresh
+from flows.tasks import freshness_task, refresh_task, releases_task
 from kbcore.config import DEFAULT_FILE, load
 
 
 @flow(name="freshness", persist_result=False)
-def freshness(config: str = DEFAULT_FILE, promote: bool = True, approve_removals: int = 0) -> dict[str, Any]:
+def freshness(
+    config: str = DEFAULT_FILE, promote: bool = True, approve_removals: int = 0, accept_failures: bool = False
+) -> dict[str, Any]:
     """List the sources of ``config``, publish what changed, promote it unless told otherwise; gives the report."""
-    report = refresh_task(config, promote, approve_removals)
-    releases = releases_task(config)
+    report = refresh_task(config, promote, approve_removals, accept_failures)
+    ages = freshness_task(config)
+    kb = load(config).kb.name
     create_markdown_artifact(
-        refresh_report(report, releases),
-        key=key_for("kb-refresh", load(config).kb.name),
+        refresh_report(report, releases_task(config), ages),
+        key=key_for("kb-refresh", kb),
         description="What the refresh did",
     )
+    emit_refresh(kb, report, ages)
     return report
 
 

@@ -8,20 +8,26 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from kbcore.config import load
+from kbcore.doctor import examine
+from kbcore.freshness import measure
 from kbcore.ingest.refresh import refresh
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import rollback
 from kbcore.releases import list_releases
+from kbcore.verification import verify_repository
 
 
 @task(name="refresh", cache_policy=NO_CACHE, persist_result=False)
-def refresh_task(config: str, promote: bool, approve_removals: int) -> dict[str, Any]:
-    """One refresh, the same function as ``kb refresh``; makes the repository where there is none."""
+def refresh_task(config: str, promote: bool, approve_removals: int, accept_failures: bool) -> dict[str, Any]:
+    """One refresh, the same function as ``kb refresh``; makes the repository where there is none. Listing and fetching
+    are tried again inside, by the kind of error: a task that writes is not."""
     loaded = load(config)
     base = KnowledgeBase(loaded)
     if not base.exists():
         base.create()
-    return refresh(base.repository, loaded, promote=promote, approve_removals=approve_removals).to_json()
+    return refresh(
+        base.repository, loaded, promote=promote, approve_removals=approve_removals, accept_failures=accept_failures
+    ).to_json()
 
 
 @task(name="rollback", cache_policy=NO_CACHE, persist_result=False)
@@ -37,3 +43,26 @@ def rollback_task(config: str, reason: str, to: str | None) -> dict[str, Any]:
 def releases_task(config: str) -> list[dict[str, Any]]:
     """Every release with its state, newest first."""
     return [row.to_json() for row in list_releases(KnowledgeBase(load(config)).repository)]
+
+
+@task(name="freshness", cache_policy=NO_CACHE, persist_result=False)
+def freshness_task(config: str) -> dict[str, Any] | None:
+    """How old what readers get is; None where they get nothing yet."""
+    base = KnowledgeBase(load(config))
+    current = base.repository.state().release
+    return measure(base.repository, base.config, current).to_json() if current else None
+
+
+@task(name="verify", cache_policy=NO_CACHE, persist_result=False)
+def verify_task(config: str) -> list[dict[str, Any]]:
+    """Everything that is not as it was written, in all releases that are not expired."""
+    repository = KnowledgeBase(load(config)).repository
+    expired = repository.expired()
+    names = [name for name in repository.releases() if name not in expired]
+    return [finding.to_json() for finding in verify_repository(repository, names)]
+
+
+@task(name="doctor", cache_policy=NO_CACHE, persist_result=False)
+def doctor_task(config: str) -> list[dict[str, Any]]:
+    """Configuration, storage, sources, embedders and versions."""
+    return [check.to_json() for check in examine(config)]

@@ -6,8 +6,9 @@ import re
 import zoneinfo
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kbcore.config.duration import seconds_of
 from kbcore.config.section import Section
 from kbcore.config.sources import AnySource
 
@@ -65,15 +66,33 @@ class RetrievalSection(Section):
 
 
 class ScheduleSection(Section):
+    """When freshness runs: on ``cron``, or, where it is set, each ``every`` (30s, 15m, 6h). Maintenance has a cron of its
+    own; empty switches it off."""
+
     cron: str = "0 6 * * *"
+    every: str | None = None
+    maintenance: str = "0 3 * * 0"
     timezone: str = "UTC"
 
-    @field_validator("cron")
+    @field_validator("cron", "maintenance")
     @classmethod
-    def _five_fields(cls, value: str) -> str:
+    def _five_fields(cls, value: str, info: ValidationInfo) -> str:
+        if not value and info.field_name == "maintenance":
+            return value
         if len(value.split()) != 5 or not re.fullmatch(r"[\d*/,\-a-zA-Z?L#\s]+", value):
             raise ValueError('a schedule has five fields, as in "0 6 * * 1-5": minute, hour, day, month, weekday')
         return value
+
+    @field_validator("every")
+    @classmethod
+    def _duration(cls, value: str | None) -> str | None:
+        if value is not None:
+            seconds_of(value)
+        return value
+
+    @property
+    def every_seconds(self) -> int | None:
+        return None if self.every is None else seconds_of(self.every)
 
     @field_validator("timezone")
     @classmethod

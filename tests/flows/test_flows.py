@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
+from flows import events
 from flows.artifacts import cell, key_for, refresh_report
 from flows.deployments import deployments
 from kbcore.config import load
-from kbcore.knowledge_base import open_repository
+from kbcore.errors import SourceError
+from kbcore.freshness import measure
+from kbcore.ingest.refresh import refresh
+from kbcore.knowledge_base import KnowledgeBase, open_repository
 from tests.support import DOCUMENTS, ROOT, write
 
 
@@ -85,7 +95,7 @@ def kb_refresh(config: Path) -> None:
 def test_every_deployment_fits_its_flow_and_the_configuration(tmp_path: Path) -> None:
     config = load(set_up(tmp_path))
     found = deployments(config)
-    assert [d.flow.name for d in found] == ["freshness", "rollback"]
+    assert [d.flow.name for d in found] == ["freshness", "maintenance", "rollback"]
     for deployment in found:
         signature = inspect.signature(deployment.flow.fn)
         assert set(deployment.parameters) <= set(signature.parameters)
@@ -108,9 +118,11 @@ def test_text_of_documents_cannot_write_markup_into_an_artifact() -> None:
         # GitHub's Markdown makes links of bare addresses: https://github.github.com/gfm/#autolinks-extension-
         assert not re.search(r"https?://|www\.|mailto:|@", cell(f"see {address}"))
     report = {
-        "outcome": "published", "release": "r000001", "promoted": True, "not_promoted": None, "changes": {"added": 1},
-        "texts_embedded": 1, "texts_reused": 0, "bytes_written": 10, "withheld_removals": [hostile],
+        "outcome": "refused", "release": "r000001", "promoted": False, "not_promoted": hostile, "changes": {"added": 1},
+        "texts_embedded": 1, "texts_reused": 0, "texts_resumed": 0, "bytes_written": 10, "withheld_removals": [hostile],
         "failures": [{"doc_id": hostile, "reason": hostile, "since": "now", "carried_over": False}],
+        "flagged": [{"doc_id": hostile, "flags": [hostile]}], "refused": [hostile], "promoted_from": None,
+        "sources": [{"name": hostile, "type": "web", "listed_at": "now", "items": 1, "complete": False, "error": hostile}],
     }  # fmt: skip
     assert "<script>" not in refresh_report(report, []).replace("\\<", "")
     assert key_for("KB refresh", "Help.Desk_1") == "kb-refresh-help-desk-1"
@@ -123,3 +135,124 @@ def test_prefect_reads_its_settings_from_the_project() -> None:
         cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "PREFECT_HOME": "prefect-home-unused"},
     ).stdout  # fmt: skip
     assert out.split() == ["False", "120"]
+
+
+def test_the_settings_of_prefect_yaml_fit_the_flows_and_are_those_that_are_served() -> None:
+    """Read by Prefect's own model, which drops what it does not know in silence."""
+    from prefect.cli.deploy._models import PrefectYamlModel
+    from prefect.utilities.importtools import load_script_as_module
+
+    text = yaml.safe_load((ROOT / "prefect.yaml").read_text())
+    declared = PrefectYamlModel.model_validate(text).deployments
+    served = {deployment.name: deployment for deployment in deployments(load(ROOT / "config" / "kb.toml"))}
+    assert {deployment.name for deployment in declared} == set(served)
+    for written, deployment in zip(text["deployments"], declared, strict=True):
+        assert set(written) <= set(type(deployment).model_fields)
+        file, _, name = str(deployment.entrypoint).partition(":")
+        flow = getattr(load_script_as_module(str(ROOT / file)), name)
+        twin = served[str(deployment.name)]
+        assert flow.name == twin.flow.name
+        assert deployment.parameters == {**twin.parameters, "config": "config/kb.toml"}
+        assert set(deployment.parameters) <= set(inspect.signature(flow.fn).parameters)
+        assert deployment.concurrency_limit.limit == 1  # type: ignore[union-attr]
+        assert deployment.concurrency_limit.collision_strategy == "CANCEL_NEW"  # type: ignore[union-attr]
+        crons = [schedule.cron for schedule in deployment.schedules or []]
+        assert crons == ([twin.cron] if twin.cron else [])
+
+
+def test_what_a_refresh_came_to_is_told_as_events_without_a_word_of_the_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, dict[str, str], dict[str, object]]] = []
+    monkeypatch.setattr(events, "emit_event", lambda event, resource, payload: told.append((event, resource, payload)))
+    config = set_up(tmp_path)
+    config.write_text(config.read_text().replace('name = "docs"', 'name = "docs"\nfreshness_target = "7d"'))
+    base = KnowledgeBase(load(config))
+    base.create()
+
+    def run() -> list[str]:
+        told.clear()
+        report = refresh(base.repository, base.config).to_json()
+        events.emit_refresh("desk", report, measure(base.repository, base.config, "r000001").to_json())
+        return [event for event, _, _ in told]
+
+    assert run() == ["kb.release.published", "kb.release.promoted"]
+    assert run() == []
+    write(tmp_path / "docs", dict.fromkeys(DOCUMENTS))
+    base.repository.clock = lambda: datetime(2036, 1, 1, tzinfo=UTC)
+    (tmp_path / "docs").rename(tmp_path / "away")
+    with pytest.raises(SourceError):
+        run()
+    (tmp_path / "docs").mkdir()
+    assert run() == ["kb.release.refused"]
+    assert told[0][2]["reasons"] == ["4 removals are withheld"]
+    base.repository.clock = lambda: datetime(2037, 1, 1, tzinfo=UTC)
+    told.clear()
+    report = refresh(base.repository, base.config, dry_run=True).to_json()
+    events.emit_refresh(
+        "desk", {**report, "withheld_removals": []}, measure(base.repository, base.config, "r000001").to_json()
+    )
+    assert [(event, resource["prefect.resource.id"]) for event, resource, _ in told] == [
+        ("kb.source.stale", "kbcore.source.desk.docs")
+    ]
+
+
+def test_maintenance_fails_where_a_file_is_damaged_and_says_which(prefect: None, tmp_path: Path) -> None:
+    from flows.freshness import freshness
+    from flows.maintenance import Unsound, maintenance
+
+    config = set_up(tmp_path)
+    freshness(str(config))
+    assert maintenance(str(config))["findings"] == []
+    damaged = next((tmp_path / "releases").rglob("vectors.parquet"))
+    data = bytearray(damaged.read_bytes())
+    data[len(data) // 2] ^= 1
+    damaged.write_bytes(data)
+    with pytest.raises(Unsound, match="1 files are not as they were written"):
+        maintenance(str(config))
+
+
+def test_a_deployment_on_a_schedule_of_seconds_publishes_release_after_release(tmp_path: Path) -> None:
+    """On a server of its own, as `make serve` starts it; the events it sends are there to be acted on."""
+    config = set_up(tmp_path)
+    config.write_text(config.read_text() + 'every = "3s"\nmaintenance = ""\n')
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1", "PYTHONPATH": str(ROOT)}
+    log = tmp_path / "log"
+    with open(log, "wb") as out:
+        serving = subprocess.Popen(
+            [sys.executable, "-u", "-m", "flows.deployments", str(config)],
+            cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_for_release(config, "r000001", serving, log)
+        write(tmp_path / "docs", {"vpn.md": "# VPN\n\nAnother text.\n"})
+        wait_for_release(config, "r000002", serving, log)
+        url = next(iter(re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())))
+        asked = urllib.request.Request(
+            f"{url}/api/events/filter",
+            data=json.dumps({"filter": {"event": {"prefix": ["kb."]}}}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        deadline = time.monotonic() + 30
+        told: set[str] = set()
+        while not told >= {"kb.release.published", "kb.release.promoted"}:
+            assert time.monotonic() < deadline, told
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                told = {event["event"] for event in json.load(answer)["events"]}
+            time.sleep(0.5)
+    finally:
+        os.killpg(serving.pid, signal.SIGINT)
+        try:
+            serving.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(serving.pid, signal.SIGKILL)
+
+
+def wait_for_release(config: Path, release: str, serving: subprocess.Popen[bytes], log: Path) -> None:
+    base = KnowledgeBase(load(config))
+    deadline = time.monotonic() + 180
+    while not (base.exists() and open_repository(config).repository.state().release == release):
+        assert serving.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.3)

@@ -7,11 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, field_validator
 
+from kbcore.config.duration import seconds_of
 from kbcore.config.section import Section
 from kbcore.globs import glob_pattern
-
-_DURATION = re.compile(r"(\d+)\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _compiles(pattern: str) -> str:
@@ -51,12 +49,11 @@ class SourceSection(Section):
     @field_validator("freshness_target")
     @classmethod
     def _duration(cls, value: str | None) -> str | None:
-        if value is not None and not _DURATION.fullmatch(value):
-            raise ValueError("a duration looks like 12h, 7d or 2w")
+        if value is not None:
+            seconds_of(value)
         return value
 
     @property
     def freshness_days(self) -> float | None:
         """The freshness target in days, or None."""
-        match = _DURATION.fullmatch(self.freshness_target or "")
-        return int(match[1]) * _SECONDS[match[2]] / 86_400 if match else None
+        return None if self.freshness_target is None else seconds_of(self.freshness_target) / 86_400
