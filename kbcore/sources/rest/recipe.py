@@ -1,6 +1,7 @@
 """A recipe says as data how one kind of knowledge-base system is listed and read: one TOML file for each.
 
-Shipped recipes lie in ``kbcore/sources/rest/recipes`` and are named without their ending; a value with a ``/`` or that ends
+Shipped recipes lie beside this module (``config/recipes`` of the project leads there) and are named without their ending; a
+value with a ``/`` or that ends
 in ``.toml`` is the path of a file of one's own. ``{name}`` in a path, query or URL stands for a parameter; in ``body``
 and ``list.url`` also for ``id``, ``title`` and what ``list.fields`` names. JSON paths are those of jsonpath-ng.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
@@ -21,8 +21,7 @@ from kbcore.config.section import Section
 from kbcore.errors import ConfigError
 from kbcore.fingerprint import short_id
 
-SHIPPED = "kbcore.sources.rest"
-FOLDER = "recipes"
+SHIPPED = Path(__file__).with_name("recipes")
 _PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 Scalar = bool | int | float | str
 
@@ -185,7 +184,7 @@ def expand(template: str, values: Mapping[str, str], *, trusted: Mapping[str, st
 
 def load_recipe(name: str) -> RestRecipe:
     """The recipe of that name or file. ConfigError where it is not there or says something that is none."""
-    folder = resources.files(SHIPPED) / FOLDER
+    folder = SHIPPED
     if "/" in name or name.endswith(".toml"):
         file = Path(name)
         try:

@@ -681,3 +681,8 @@ def test_dlt_leaves_nothing_behind_in_the_home_folder(tmp_path: Path) -> None:
         ran = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=True)
     assert ran.stdout.split()[0] == "5"
     assert list(home.rglob("*")) == []
+
+
+def test_the_shipped_recipes_are_to_be_found_among_the_configuration_too() -> None:
+    named = {path.name for path in (ROOT / "config" / "recipes").glob("*.toml")}
+    assert named == {"confluence.toml", "mediawiki.toml", "servicenow.toml", "zendesk.toml"}
