@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from kbcore.errors import UsageError
+from kbcore.errors import KbError, UsageError
 from kbcore.planning import Held, pair_renames
 from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository
@@ -21,7 +21,9 @@ COLUMNS = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "do
 class Difference:
     """Documents by kind, each list sorted; ``changed`` says how many chunks were kept, are new and are gone.
 
-    Documents erased from all releases do not show. ``settings`` are chunker, analyzer and embedder where they differ.
+    ``tombstones`` say of removed documents in which release they went, when and why, as far as the releases between the
+    two still tell. Documents erased from all releases do not show. ``settings`` are chunker, analyzer and embedder where
+    they differ.
     """
 
     old: str
@@ -34,6 +36,7 @@ class Difference:
     carried_over: list[Json]
     withheld: list[str]
     settings: list[Json]
+    tombstones: list[Json] = field(default_factory=list)
     totals: dict[str, Json] = field(default_factory=dict)
 
     @property
@@ -87,11 +90,12 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
             before, after = left.chunk_digests(doc_id), right.chunk_digests(doc_id)
             kept = (before & after).total()
             changed.append({"doc_id": doc_id, "kept": kept, "new": after.total() - kept, "gone": before.total() - kept})
+    removed = sorted(left.held.keys() - right.held.keys() - renamed.keys())
     return Difference(
         old=old,
         new=new,
         added=sorted(right.held.keys() - left.held.keys() - set(renamed.values())),
-        removed=sorted(left.held.keys() - right.held.keys() - renamed.keys()),
+        removed=removed,
         changed=changed,
         renamed=[{"old": a, "new": b} for a, b in sorted(renamed.items())],
         unchanged=len(both) - len(changed),
@@ -103,6 +107,7 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
         ],
         withheld=[entry["doc_id"] for entry in right.manifest.withheld if entry["doc_id"] in right.held],
         settings=changed_settings(left.manifest.settings, right.manifest.settings),
+        tombstones=_tombstones(repository, right.manifest, old, set(removed)),
         totals={old: left.manifest.totals, new: right.manifest.totals},
     )
 
@@ -133,6 +138,21 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
         lineterm="",
     )
     return "\n".join(lines)
+
+
+def _tombstones(repository: Repository, newest: Manifest, oldest: str, wanted: set[str]) -> list[Json]:
+    """From the newest back to the oldest: where each of the wanted documents went."""
+    found: dict[str, Json] = {}
+    manifest: Manifest | None = newest
+    while manifest is not None and manifest.release != oldest and wanted - found.keys():
+        for entry in manifest.removed:
+            if entry["doc_id"] in wanted:
+                found.setdefault(entry["doc_id"], {**entry, "release": manifest.release, "at": manifest.created_at})
+        try:
+            manifest = repository.manifest(manifest.parent) if manifest.parent else None
+        except KbError:
+            break  # expired and reclaimed, or damaged: what went there is not told any more
+    return [found[doc_id] for doc_id in sorted(found)]
 
 
 def _renames(left: _Documents, right: _Documents) -> dict[str, str]:

@@ -59,6 +59,11 @@ def removed(
     )
 
 
+def retry_hours(tries: int) -> int:
+    """How long a document that failed ``tries`` times is left alone: 1, 2, 4, 8, 16 and then 24 hours."""
+    return 24 if tries > 5 else 1 << max(tries - 1, 0)
+
+
 def pair_renames(gone: Sequence[Held], new: Mapping[str, str]) -> dict[str, str]:
     """Old doc_id to new doc_id, of documents that are gone and new ones (doc_id to content digest) with equal bytes.
 

@@ -106,13 +106,20 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A document that did not get in: why, since when, and whether its previous version is served instead."""
+    """A document that did not get in: why, since when, and whether its previous version is served instead.
+
+    ``tries`` counts attempts; it is tried again at ``retry_at``, or as soon as its source gives another validator than
+    ``etag``.
+    """
 
     doc_id: str
     uri: str
     reason: str
     since: str
     carried_over: bool = False
+    tries: int = 1
+    retry_at: str | None = None
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

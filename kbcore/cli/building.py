@@ -128,11 +128,15 @@ def refresh(
     accept_failures: Annotated[
         bool, typer.Option("--accept-failures", help="Publish although too many documents failed.")
     ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="Try documents again that failed before, also those left alone for now."),
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="End with 4 if any document failed.")] = False,
 ) -> None:
     """List the sources, publish a release if anything changed, and promote it."""
     report = _run(config, as_json, dry_run=dry_run, promote=not no_promote, approve_removals=approve_removals,
-                  accept_failures=accept_failures)  # fmt: skip
+                  accept_failures=accept_failures, retry_failed=retry_failed)  # fmt: skip
     if as_json:
         emit(report.to_json())
     else:
@@ -156,12 +160,24 @@ def _run(config: Path | None, as_json: bool, **parameters: Any) -> RefreshReport
         return run_refresh(base.repository, loaded, progress=show, **parameters)
 
 
+def _duration(report: RefreshReport) -> str:
+    seconds = report.estimated_seconds
+    if not seconds:
+        return ""
+    return f" (about {seconds:.0f} seconds)" if seconds < 90 else f" (about {seconds / 60:.0f} minutes)"
+
+
 def _print_report(report: RefreshReport, config: Path | None) -> None:
     from kbcore.promotion import ALREADY_CURRENT
 
     if report.dry_run:
         verb = "would publish a release" if report.outcome == "published" else "would publish nothing"
-        say(f"a refresh {verb}: {report.texts_to_embed} texts to embed, {report.texts_reused} reused")
+        say(
+            f"a refresh {verb}: {report.texts_to_embed} texts to embed, {report.texts_reused} reused"
+            + _duration(report)
+        )
+        if report.outcome == "published" and report.content_digest:
+            say(f"its content digest would be {report.content_digest[:12]}")
     elif report.outcome == "published":
         say(f"published {report.release} on {report.parent or 'an empty repository'}: "
             f"{report.chunks['total']} chunks, {report.chunks['new']} of them new; {report.texts_embedded} texts embedded, "

@@ -243,7 +243,8 @@ def _print_difference(found: Any) -> None:
     rows += [
         ["changed", c["doc_id"], f"chunks: {c['kept']} kept, {c['new']} new, {c['gone']} gone"] for c in body["changed"]
     ]
-    rows += [["removed", doc_id, ""] for doc_id in body["removed"]]
+    went = {entry["doc_id"]: f"{entry['reason']}; {entry['release']}, {entry['at']}" for entry in body["tombstones"]}
+    rows += [["removed", doc_id, went.get(doc_id, "")] for doc_id in body["removed"]]
     rows += [["renamed", r["old"], f"now {r['new']}"] for r in body["renamed"]]
     rows += [["carried over", e["doc_id"], f"{e['reason']}, since {e['since']}"] for e in body["carried_over"]]
     rows += [["withheld", doc_id, "removal not approved"] for doc_id in body["withheld"]]

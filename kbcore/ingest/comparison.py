@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from kbcore import planning
-from kbcore.clock import Clock, iso
+from kbcore.clock import Clock, iso, parse
 from kbcore.config import SourceSection
 from kbcore.errors import DocumentError
 from kbcore.fingerprint import sha256
@@ -29,15 +30,19 @@ class Comparison:
         erased: ErasedIds,
         etags: Mapping[str, tuple[str, str]],
         last_failures: Mapping[str, Json],
+        *,
+        retry_failed: bool = False,
     ) -> None:
         self.plan = plan
         self.clock = clock
         self.erased = erased
         self.etags = etags
         self.last_failures = last_failures
+        self.retry_failed = retry_failed
         self.listed: set[str] = set()
         self.failed: set[str] = set()
         self.content: dict[str, str] = {}
+        self.validators: dict[str, str | None] = {}
 
     def known(self, source: str) -> dict[str, str | None]:
         """URI to the newest validator of each document held of ``source``; None where no listing may confirm it."""
@@ -67,6 +72,10 @@ class Comparison:
                 else:
                     self._keep(doc_id, etag)
                 continue
+            if self._rests(doc_id, item):
+                self._carry(doc_id, self.last_failures[doc_id])
+                continue
+            self.validators[doc_id] = item.etag
             yield item
 
     def to_build(self, source: Source, fetched: Iterable[tuple[Listed, Fetched | DocumentError]]) -> Iterator[Raw]:
@@ -74,7 +83,7 @@ class Comparison:
         for item, found in fetched:
             doc_id = planning.document_id(source.name, item.uri)
             if isinstance(found, DocumentError):
-                self.fail(doc_id, item.uri, str(found))
+                self.fail(doc_id, item.uri, str(found), item.etag)
                 continue
             held = self.plan.base.held.get(doc_id)
             content = sha256(found.data)
@@ -105,7 +114,7 @@ class Comparison:
                 self.plan.skipped.append((doc_id, built.reason))
                 self.listed.discard(doc_id)
             else:
-                self.fail(doc_id, raw.uri, built.reason)
+                self.fail(doc_id, raw.uri, built.reason, self.validators.get(doc_id))
             return
         self.plan.rows.append(built)
         self.content[doc_id] = raw.content_sha256
@@ -117,20 +126,44 @@ class Comparison:
             raise DocumentError(f"{raw.source}:{raw.uri} could not be cut anew: {built.reason}")
         self.plan.rows.append(built)
 
-    def fail(self, doc_id: str, uri: str, reason: str) -> None:
+    def fail(self, doc_id: str, uri: str, reason: str, etag: str | None = None) -> None:
         self.failed.add(doc_id)
-        held = doc_id in self.plan.base.held
         last = self.last_failures.get(doc_id)
-        since = last["since"] if last and last["reason"] == reason else iso(self.clock())
-        self.plan.failures.append(Failure(doc_id, uri, reason, since, carried_over=held))
+        same = last is not None and last["reason"] == reason
+        tries = (last or {}).get("tries", 1) + 1 if same else 1
+        now = self.clock()
+        self.plan.failures.append(
+            Failure(
+                doc_id,
+                uri,
+                reason,
+                since=last["since"] if last and same else iso(now),
+                carried_over=doc_id in self.plan.base.held,
+                tries=tries,
+                retry_at=iso(now + timedelta(hours=planning.retry_hours(tries))),
+                etag=etag,
+            )
+        )
 
     def carry_failures(self, *, unheard: set[str]) -> None:
         """The failures of sources that could not be asked this time: nothing says that they are mended."""
         for doc_id, entry in self.last_failures.items():
             if doc_id.split(":", 1)[0] in unheard and doc_id not in self.failed:
-                self.failed.add(doc_id)
-                held = doc_id in self.plan.base.held
-                self.plan.failures.append(Failure(doc_id, entry["uri"], entry["reason"], entry["since"], held))
+                self._carry(doc_id, entry)
+
+    def _carry(self, doc_id: str, entry: Json) -> None:
+        self.failed.add(doc_id)
+        known = {key: entry[key] for key in ("uri", "reason", "since", "tries", "retry_at", "etag") if key in entry}
+        self.plan.failures.append(Failure(doc_id=doc_id, carried_over=doc_id in self.plan.base.held, **known))
+
+    def _rests(self, doc_id: str, item: Listed) -> bool:
+        """Whether a document that failed is left alone for now: the same bytes, as far as its source says, and its time
+        has not come."""
+        entry = self.last_failures.get(doc_id)
+        retry_at = (entry or {}).get("retry_at")
+        if self.retry_failed or entry is None or not retry_at or self.clock() >= parse(retry_at):
+            return False
+        return item.etag is not None and item.etag == entry.get("etag")
 
     def keep_unseen(self, listings: Sequence[Listing]) -> None:
         """What lies where a source did not look is not taken for removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kbcore.fingerprint import content_digest
 from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
 from kbcore.planning import Held
@@ -58,6 +59,24 @@ class Plan:
             "erased": len(self.erased),
             "skipped": len(self.skipped),
         }
+
+    def content_digest(self) -> str:
+        """The content digest of the release that this plan comes to; the base's own where nothing changes."""
+        gone = {held.doc_id for held in self.gone}
+        digests = {doc_id: held.doc_digest for doc_id, held in self.base.held.items() if doc_id not in gone}
+        digests |= {row.doc_id: row.doc_digest for row in self.rows}
+        return content_digest(
+            chunker_id=self.recipe.chunker_id,
+            analyzer_id=self.recipe.analyzer_id,
+            embedder_id=self.recipe.embedder_id,
+            doc_digests=digests.values(),
+        )
+
+    def reason_of(self, held: Held) -> str:
+        """Why a document is removed."""
+        if held.source in {entry["name"] for entry in self.sources}:
+            return "its source does not list it any more"
+        return "its source is not configured any more"
 
     def texts(self) -> dict[str, tuple[str, int]]:
         """Digest to (exact text to embed, its tokens), each text once, in the order of the documents."""

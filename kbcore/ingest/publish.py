@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from kbcore.embedding.embedder import probe
-from kbcore.fingerprint import content_digest, sha256
+from kbcore.fingerprint import sha256
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.vectors import TextVectors
 from kbcore.store import envelope, layout
@@ -65,7 +65,6 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
         written += size
     embedder, size = _embedder(repository, plan)
     written += size
-    digests_now = dict(_doc_digests(plan))
     manifest = Manifest(
         release="",
         parent=base.release,
@@ -74,12 +73,7 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
         run=run.name,
         nonce=repository.token(),
         repository_id=repository.repository_id,
-        content_digest=content_digest(
-            chunker_id=recipe.chunker_id,
-            analyzer_id=recipe.analyzer_id,
-            embedder_id=recipe.embedder_id,
-            doc_digests=digests_now.values(),
-        ),
+        content_digest=plan.content_digest(),
         chunking=recipe.chunking,
         analyzer_id=recipe.analyzer_id,
         embedder=embedder,
@@ -90,6 +84,7 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
         sources=tuple(plan.sources),
         exceptions=tuple(asdict(failure) for failure in plan.failures),
         withheld=tuple({"doc_id": held.doc_id, "source": held.source} for held in plan.withheld),
+        removed=tuple({"doc_id": held.doc_id, "reason": plan.reason_of(held)} for held in plan.removed),
         versions=versions(),
     )
     published = repository.publish(manifest, expected_head=base.release)
@@ -173,15 +168,6 @@ def _embedder(repository: Repository, plan: Plan) -> tuple[Json, int]:
         "model": embedder.fingerprint["model"],
         "dimension": embedder.dimension,
     }, size
-
-
-def _doc_digests(plan: Plan) -> Iterator[tuple[str, str]]:
-    gone = {held.doc_id for held in plan.gone}
-    for doc_id, held in plan.base.held.items():
-        if doc_id not in gone:
-            yield doc_id, held.doc_digest
-    for row in plan.rows:
-        yield row.doc_id, row.doc_digest
 
 
 def _totals(plan: Plan, refs: Sequence[SegmentRef], left_out: Sequence[frozenset[int]]) -> Json:

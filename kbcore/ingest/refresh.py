@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack
@@ -43,8 +45,10 @@ class RefreshReport:
 
     ``outcome`` is published, unchanged or refused (for the reasons in ``refused``; nothing was published then).
     ``promoted`` says whether readers were moved to ``release`` (from ``promoted_from``), ``not_promoted`` why not; of a
-    dry run, None where a refresh would move them. ``settings`` are those that differ from the base's, so that every
-    document is cut or embedded anew. ``flagged`` are documents whose text is doubtful.
+    dry run, None where a refresh would move them. ``content_digest`` is the release's, of a dry run the one it would
+    have; ``estimated_seconds`` what embedding would take at the last rate of this machine, None where none is known.
+    ``settings`` are those that differ from the base's, so that every document is cut or embedded anew. ``flagged`` are
+    documents whose text is doubtful.
     """
 
     release: str | None
@@ -73,6 +77,8 @@ class RefreshReport:
     dry_run: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
     texts_to_embed: int | None = None
+    content_digest: str | None = None
+    estimated_seconds: float | None = None
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -92,15 +98,17 @@ def refresh(
     promote: bool = True,
     approve_removals: int = 0,
     accept_failures: bool = False,
+    retry_failed: bool = False,
     progress: Progress = _silent,
     recipe: Recipe | None = None,
 ) -> RefreshReport:
     """Bring the repository up to date with its sources; the one function behind ``kb refresh`` and the flow.
 
     Publishes a release if anything changed and makes it current unless a hold, a blocked content or ``promote=False``
-    says no. Where too many documents failed, it publishes nothing unless ``accept_failures``. Another run that publishes
-    first makes this one plan again on the new head. LockedError if another run is under way, SourceError if no source
-    could be listed; whatever is raised, nothing half-done can be seen.
+    says no. Where too many documents failed, it publishes nothing unless ``accept_failures``; documents that failed
+    before are left alone for a while unless ``retry_failed``. Another run that publishes first makes this one plan again
+    on the new head. LockedError if another run is under way, SourceError if no source could be listed; whatever is
+    raised, nothing half-done can be seen.
     """
     run = repository.begin(by)
     recipe = recipe or Recipe.of(config)
@@ -134,8 +142,9 @@ def refresh(
 
         for attempt in range(1, ATTEMPTS + 1):
             work = _Refresh(
-                repository, config, recipe, run, promote, approve_removals, progress, took_over, accept_failures
-            )
+                repository, config, recipe, run, promote, approve_removals, progress,
+                took_over=took_over, accept_failures=accept_failures, retry_failed=retry_failed,
+            )  # fmt: skip
             try:
                 plan = work.plan(sources, parser, executor)
                 return work.forecast(plan) if dry_run else work.carry_out(plan, executor)
@@ -157,10 +166,12 @@ class _Refresh:
     progress: Progress
     took_over: str | None = None
     accept_failures: bool = False
+    retry_failed: bool = False
 
     def __post_init__(self) -> None:
         self.last_check: Json = self.repository.last_check() or {}
         self.validators = _read_validators(self.repository)
+        self.rate: Json = {"texts": 0, "seconds": 0.0}
 
     def plan(self, sources: Sequence[Source], parser: ParserPool, executor: Callable[[], Any]) -> Plan:
         return make_plan(
@@ -174,6 +185,7 @@ class _Refresh:
             erased=self.repository.erased(),
             etags=self.validators,
             last_check=self.last_check,
+            retry_failed=self.retry_failed,
             approve_removals=self.approve_removals,
             progress=self.progress,
         )
@@ -193,6 +205,7 @@ class _Refresh:
             dry_run=True,
             texts_to_embed=len(texts) - len(known),
             refused=self._refused(plan),
+            estimated_seconds=self._estimate(len(texts) - len(known)),
         )
 
     def _refusal(self, plan: Plan) -> str | None:
@@ -215,6 +228,7 @@ class _Refresh:
                 bytes_written=0, refused=refused,
             )  # fmt: skip
         if plan.publishes:
+            started = time.perf_counter()
             vectors = collect(
                 plan.texts(),
                 base=plan.base,
@@ -224,6 +238,7 @@ class _Refresh:
                 executor=executor,
                 progress=self.progress,
             )
+            self.rate = {"texts": vectors.embedded, "seconds": round(time.perf_counter() - started, 3)}
             self.progress("write", 0, 1)
             published = publish(self.repository, plan, vectors, self.run)
             self.progress("write", 1, 1)
@@ -250,6 +265,14 @@ class _Refresh:
             bytes_written=bytes_written,
         )
 
+    def _estimate(self, texts: int) -> float | None:
+        """Seconds that embedding ``texts`` takes at the rate of the last run on this machine that embedded some."""
+        for check in reversed(self.repository.recent_checks()):
+            rate = check.get("embedding", {})
+            if (rate.get("host"), rate.get("embedder_id")) == (socket.gethostname(), self.recipe.embedder_id):
+                return round(float(rate["seconds"]) * texts / int(rate["texts"]), 1)
+        return None
+
     def _refused(self, plan: Plan) -> list[str]:
         return refusals(plan, self.config.sources) if plan.publishes and not self.accept_failures else []
 
@@ -264,6 +287,9 @@ class _Refresh:
             "withheld": [held.doc_id for held in plan.withheld],
             "skipped": [list(entry) for entry in plan.skipped],
         }
+        if self.rate["texts"]:
+            embedder_id = self.recipe.embedder_id
+            body["embedding"] = {**self.rate, "host": socket.gethostname(), "embedder_id": embedder_id}
         if refused:
             body["refused"] = list(refused)
         if self.took_over:
@@ -294,6 +320,7 @@ class _Refresh:
         dry_run: bool = False,
         texts_to_embed: int | None = None,
         refused: Sequence[str] = (),
+        estimated_seconds: float | None = None,
     ) -> RefreshReport:
         new = sum(len(row.chunks) for row in plan.rows)
         shown = manifest or plan.base.manifest
@@ -325,6 +352,8 @@ class _Refresh:
             dry_run=dry_run,
             renamed=plan.renamed,
             texts_to_embed=texts_to_embed,
+            content_digest=plan.content_digest(),
+            estimated_seconds=estimated_seconds,
         )
 
 

@@ -43,6 +43,7 @@ def make_plan(
     etags: Mapping[str, tuple[str, str]],
     last_check: Json,
     approve_removals: int = 0,
+    retry_failed: bool = False,
     progress: Progress,
 ) -> Plan:
     """List every source, fetch and parse what the listing does not confirm, and compare with the base.
@@ -54,7 +55,7 @@ def make_plan(
     plan = Plan(base, recipe, rebuild=base.manifest is not None and not recipe.made(base.manifest))
     confirmed = {entry["name"]: entry.get("confirmed_at") for entry in last_check.get("sources", ())}
     failed_before = {entry["doc_id"]: entry for entry in last_check.get("exceptions", ())}
-    comparison = Comparison(plan, clock, erased, etags, failed_before)
+    comparison = Comparison(plan, clock, erased, etags, failed_before, retry_failed=retry_failed)
     errors: list[SourceError] = []
     listings: list[tuple[Source, Listing]] = []
     for source in sources:

@@ -10,13 +10,16 @@ from kbcore.store import envelope, layout
 from kbcore.store.segment import SegmentRef
 from kbcore.types import Json
 
+LISTS = ("sources", "exceptions", "withheld", "removed")
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One release: the segments it is made of and how it was made. It never holds a figure of quality.
 
     ``changes`` counts documents against the parent (added, changed, removed, renamed, unchanged, carried_over,
-    erased, skipped); ``exceptions`` are the documents that failed, ``withheld`` the removals that were not made.
+    erased, skipped); ``exceptions`` are the documents that failed, ``withheld`` the removals that were not made,
+    ``removed`` those that were, each with its reason.
     """
 
     release: str
@@ -37,6 +40,7 @@ class Manifest:
     sources: tuple[Json, ...]
     exceptions: tuple[Json, ...]
     withheld: tuple[Json, ...]
+    removed: tuple[Json, ...]
     versions: Json
 
     @property
@@ -51,7 +55,7 @@ class Manifest:
     def to_body(self) -> Json:
         body: Json = {field.name: getattr(self, field.name) for field in fields(self)}
         body["segments"] = [ref.to_body() for ref in self.segments]
-        for name in ("sources", "exceptions", "withheld"):
+        for name in LISTS:
             body[name] = list(body[name])
         return {"format": layout.FORMAT, **body}
 
@@ -70,7 +74,7 @@ class Manifest:
             )
         try:
             values["segments"] = tuple(SegmentRef.from_body(ref, file=file) for ref in values["segments"])
-            for name in ("sources", "exceptions", "withheld"):
+            for name in LISTS:
                 values[name] = tuple(values[name])
             manifest = cls(**values)
         except (TypeError, KeyError) as error:

@@ -7,7 +7,7 @@ ours, somebody else's, or none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -295,14 +295,18 @@ class Repository:
         A check that does not read is passed over: it says what a run saw, and keeps nobody from searching or rolling
         back. ``kb verify --all`` names it.
         """
+        return next((check for check in self._recent() if release in (None, check.get("head"))), None)
+
+    def recent_checks(self) -> list[Json]:
+        """The newest checks that read, oldest first."""
+        return list(reversed(list(self._recent())))
+
+    def _recent(self) -> Iterator[Json]:
         for file in reversed(self.records(layout.CHECKS)[-RECENT_CHECKS:]):
             try:
-                check = self.record(file)
+                yield self.record(file)
             except CorruptReleaseError:
                 continue
-            if release in (None, check.get("head")):
-                return check
-        return None
 
     def newest_check_file(self) -> str | None:
         """The name of the newest check: another one means that a run came to its end."""

@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kbcore.clock import iso
+from kbcore.differences import compare_releases
 from kbcore.embedding.hashing import HashingEmbedder
 from kbcore.errors import (
     ConfigError,
@@ -98,7 +99,8 @@ def test_a_document_that_fails_keeps_its_former_version_and_says_since_when(tmp_
     first = refreshed(base)
     second = refreshed(base)
     assert [f["doc_id"] for f in first.failures] == ["docs:printers.txt"]
-    assert first.failures == second.failures
+    for key in ("doc_id", "reason", "since", "carried_over"):
+        assert [f[key] for f in first.failures] == [f[key] for f in second.failures]
     assert first.failures_changed
     assert not second.failures_changed
     hits = base.retriever().search("badge on every floor", mode="keyword").hits
@@ -702,3 +704,89 @@ def test_text_that_is_doubtful_counts_as_failed_does_and_is_named(tmp_path: Path
     assert "14 more have doubtful text" in report.refused[0]
     assert report.flagged[0]["doc_id"] == "docs:0.txt"
     assert "mojibake" in report.flagged[0]["flags"]
+
+
+def test_a_document_that_failed_is_left_alone_for_longer_each_time_until_its_bytes_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbcore.sources.directory import DirectorySource
+
+    fetched: list[str] = []
+    fetch = DirectorySource.fetch
+    monkeypatch.setattr(DirectorySource, "fetch", lambda s, item, at: (fetched.append(item.uri), fetch(s, item, at))[1])
+    # The base's own clock decides when a validator can be trusted, so the files have to be older than it.
+    clock = Days()
+    base = knowledge_base(tmp_path, {**DOCUMENTS, "broken.html": b"\x00\x01\x02" * 100})
+    base.clock = base.repository.clock = clock
+    start = datetime.now(UTC) + timedelta(days=1)
+
+    def at(hours: float) -> list[str]:
+        clock.now = start + timedelta(hours=hours)
+        fetched.clear()
+        refreshed(base)
+        return [uri for uri in fetched if uri == "broken.html"]
+
+    tries = {hours: len(at(hours)) for hours in (0, 0.5, 1.1, 1.5, 2.9, 3.2, 5, 7.3, 10, 15.4, 20, 31.5, 40, 56, 57)}
+    assert [hours for hours, count in tries.items() if count] == [0, 1.1, 3.2, 7.3, 15.4, 31.5, 56]
+    failure = base.repository.last_check()["exceptions"][0]  # type: ignore[index]
+    assert failure["tries"] == 7
+    # By hand at once, and when the file is another one.
+    clock.now = start + timedelta(hours=58)
+    fetched.clear()
+    refreshed(base, retry_failed=True)
+    assert "broken.html" in fetched
+    write(tmp_path / "docs", {"broken.html": "<html><body><h1>Mended</h1><p>It reads again.</p></body></html>"})
+    assert at(58.1) == ["broken.html"]
+    assert base.repository.last_check()["exceptions"] == []  # type: ignore[index]
+
+
+def test_a_plan_says_which_release_a_refresh_would_make_and_the_refresh_makes_it(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    for change in (
+        {},
+        {"new.md": "# New\n\nSomething about laptops.\n"},
+        {"printers.txt": None, "floors/printers.txt": DOCUMENTS["printers.txt"]},
+        {"vpn.md": None},
+    ):
+        write(tmp_path / "docs", change)
+        plan = refreshed(base, dry_run=True)
+        report = refreshed(base)
+        assert plan.content_digest == report.content_digest
+        assert plan.texts_to_embed == report.texts_embedded
+        assert plan.changes == report.changes
+        assert base.repository.manifest(str(report.release)).content_digest == report.content_digest
+    assert refreshed(base, dry_run=True).content_digest == report.content_digest
+
+
+def test_a_plan_estimates_by_the_last_rate_of_this_machine(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path)
+    assert refreshed(base, dry_run=True).estimated_seconds is None
+    embedded = refreshed(base).texts_embedded
+    rate = base.repository.last_check()["embedding"]  # type: ignore[index]
+    assert rate["texts"] == embedded
+    refreshed(base)  # a run that embeds nothing says nothing of the rate
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    plan = refreshed(base, dry_run=True)
+    assert plan.estimated_seconds == round(rate["seconds"] / rate["texts"], 1)
+
+
+def test_a_removed_document_leaves_a_tombstone_that_a_difference_shows(tmp_path: Path) -> None:
+    write(tmp_path / "law", {"legal.md": "# Legal\n\nOf contracts.\n"})
+    sources = [{"name": name, "path": str(tmp_path / name), "include": ["**/*"]} for name in ("docs", "law")]
+    base = knowledge_base(tmp_path, sources=sources)
+    refreshed(base)
+    write(tmp_path / "docs", {"vpn.md": None})
+    refreshed(base)
+    write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
+    refreshed(base)
+    dropped = knowledge_base_of(tmp_path, sources=sources[:1])
+    refreshed(dropped)
+    found = compare_releases(dropped.repository, "r000001", "r000004")
+    assert found.removed == ["docs:vpn.md", "law:legal.md"]
+    second, fourth = dropped.repository.manifest("r000002"), dropped.repository.manifest("r000004")
+    assert found.tombstones == [
+        {"doc_id": "docs:vpn.md", "reason": "its source does not list it any more", "release": "r000002",
+         "at": second.created_at},
+        {"doc_id": "law:legal.md", "reason": "its source is not configured any more", "release": "r000004",
+         "at": fourth.created_at},
+    ]  # fmt: skip
