@@ -50,7 +50,7 @@ def cut(
                 embedded=embedded,
                 embedded_sha256=digest if embedded == span.text else fingerprint.text_sha256(embedded),
                 token_count=span.token_count,
-                terms=tokens("\n".join((parsed.title, path, span.text))),
+                terms=terms_of(parsed.title, path, span.text),
             )
         )
     return DocumentRow(
@@ -80,6 +80,11 @@ def cut(
         ),
         chunks=chunks,
     )
+
+
+def terms_of(title: str, heading: str, text: str) -> list[str]:
+    """The BM25 tokens of a chunk: those of its document's title and its heading path count too."""
+    return tokens("\n".join((title, heading, text)))
 
 
 def embedded_text(text: str, title: str, heading: tuple[str, ...], recipe: Recipe) -> str:

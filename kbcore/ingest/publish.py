@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from kbcore.embedding.embedder import probe
 from kbcore.fingerprint import sha256
+from kbcore.ingest.folding import folded, to_fold
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.vectors import TextVectors
 from kbcore.store import envelope, layout
@@ -46,10 +47,16 @@ def publish(repository: Repository, plan: Plan, vectors: TextVectors, run: Run) 
     written = 0
     refs: list[SegmentRef] = []
     left_out = _left_out(plan)
+    fold = to_fold(plan, left_out)
+    taken: list[DocumentRow] = []
+    for number in fold:
+        documents, texts, found = folded(plan.base.segments[number], left_out[number])
+        vectors.add(texts, found)
+        taken += documents
     if not plan.rebuild:
-        kept, written = _kept_segments(repository, plan, run, left_out)
+        kept, written = _kept_segments(repository, plan, run, left_out, set(fold))
         refs += kept
-    for number, rows in enumerate(_groups(plan.rows), start=1):
+    for number, rows in enumerate(_groups([*taken, *plan.rows]), start=1):
         digests = [chunk.embedded_sha256 for row in rows for chunk in row.chunks]
         ref, size = write_segment(
             repository.store,
@@ -113,14 +120,15 @@ def _left_out(plan: Plan) -> list[frozenset[int]]:
 
 
 def _kept_segments(
-    repository: Repository, plan: Plan, run: Run, left_out: Sequence[frozenset[int]]
+    repository: Repository, plan: Plan, run: Run, left_out: Sequence[frozenset[int]], fold: set[int]
 ) -> tuple[list[SegmentRef], int]:
-    """The base's segments with the documents that are gone or rewritten struck out; empty ones are left out."""
+    """The base's segments with the documents that are gone or rewritten struck out; empty ones are left out, and those
+    whose documents the new segment takes."""
     refs = []
     written = 0
     for number, (segment, rows) in enumerate(zip(plan.base.segments, left_out, strict=True), start=1):
         ref = segment.ref
-        if len(rows) == ref.documents:
+        if len(rows) == ref.documents or number - 1 in fold:
             continue
         if rows != segment.deleted_rows:
             name = f"{run.name}-{number}.parquet"
