@@ -26,7 +26,7 @@ serve: install
 	$(BIN)/python -m flows.deployments config/kb.toml
 
 test: install-dev
-	$(BIN)/python -m pytest -m "not long and not wiki"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long and not wiki"
 
 test-long: install-dev
 	$(BIN)/python -m pytest -m long

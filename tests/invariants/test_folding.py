@@ -12,7 +12,7 @@ from kbcore.ingest.base import Base
 from kbcore.verification import verify_repository
 from tests.support import DOCUMENTS, answers, knowledge_base, refreshed, write
 
-ROUNDS = 40
+ROUNDS = 24
 
 
 def page(number: int, edition: int = 0) -> str:

@@ -102,12 +102,8 @@ class Cluster:
 
     def stop(self) -> None:
         for process in reversed(self.processes):
-            process.terminate()
-        for process in self.processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            process.kill()
+            process.wait(10)
 
 
 @pytest.fixture
