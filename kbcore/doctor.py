@@ -18,6 +18,7 @@ from kbcore.ingest.publish import versions
 from kbcore.ingest.recipe import embedder_spec
 from kbcore.ingest.refresh import source_cache
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.parsing.sandbox import version
 from kbcore.sources import make_source
 from kbcore.store import layout
 from kbcore.store.lease import describe as holder
@@ -34,7 +35,10 @@ FLOORS = {
     "faiss-cpu": (1, 15),
     "fastembed": (0, 9),
 }
-SHAPING = ("pypdf", "pypdfium2", "trafilatura", "tokenizers", "onnxruntime", "fastembed")
+SHAPING = (
+    "pypdf", "pypdfium2", "trafilatura", "markdownify", "mammoth", "openpyxl", "python-pptx", "tokenizers", "onnxruntime",
+    "fastembed",
+)  # fmt: skip
 STAGING_BYTES = 1_000_000_000
 
 
@@ -64,6 +68,7 @@ def examine(config_path: str | Path | None, environ: Mapping[str, str] = os.envi
     checks.append(Check("configuration", "ok", config.file))
     base = KnowledgeBase(config)
     checks += _sources(base)
+    checks.append(_guard("parser", _parser))
     checks.append(_guard("embedder", lambda: _embedder(config)))
     if not base.exists():
         checks.append(Check("repository", "fail", f"{base.folder} does not exist", "kb init"))
@@ -125,6 +130,16 @@ def _sources(base: KnowledgeBase) -> list[Check]:
         return Check(f"source {section.name}", "ok", seen)
 
     return [_guard(f"source {section.name}", lambda section=section: look(section)) for section in config.sources]  # type: ignore[misc]
+
+
+def _parser() -> Check:
+    """What keeps a hostile document in its place."""
+    landlock = version()
+    if not landlock:
+        detail = "limits on memory, time and files hold; the kernel has no Landlock to take files and network away"
+        return Check("parser", "warn", detail, "run on Linux 5.13 or newer with Landlock among its security modules")
+    more = "no file but the interpreter's can be read, none written, none run" + ", no TCP" * (landlock >= 4)
+    return Check("parser", "ok", f"Landlock {landlock}: {more}")
 
 
 def _embedder(config: Config) -> Check:
@@ -295,7 +310,7 @@ def _embedders(base: KnowledgeBase) -> Check:
 
 def _versions(base: KnowledgeBase, head: str) -> Check:
     recorded, now = base.repository.manifest(head).versions, versions()
-    other = [f"{n} {recorded[n]} -> {now[n]}" for n in SHAPING if recorded.get(n) != now.get(n)]
+    other = [f"{n} {recorded.get(n)} -> {now[n]}" for n in SHAPING if recorded.get(n) != now.get(n)]
     if other:
         return Check(
             "versions",

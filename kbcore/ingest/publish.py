@@ -32,6 +32,10 @@ LIBRARIES = (
     "pypdf",
     "pypdfium2",
     "trafilatura",
+    "markdownify",
+    "mammoth",
+    "openpyxl",
+    "python-pptx",
 )
 
 

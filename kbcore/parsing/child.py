@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import mimetypes
 import os
 import resource
 import select
@@ -22,6 +23,7 @@ from kbcore.errors import DocumentError, SkippedDocumentError
 from kbcore.parsing.frames import LENGTH_BYTES, as_json, frame, length_of
 from kbcore.parsing.limits import ParseLimits
 from kbcore.parsing.media import CSV, DOCX, EPUB, HTML, MARKDOWN, PDF, PPTX, TEXT, XLSX
+from kbcore.parsing.sandbox import confine
 from kbcore.types import Parsed
 
 MODULES = {MARKDOWN: "markdown", HTML: "html", TEXT: "plaintext", PDF: "pdf", CSV: "delimited"}
@@ -118,6 +120,8 @@ def main() -> None:
     sink = os.dup(1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr and cannot come between frames
     _limit_files()
+    mimetypes.knownfiles.clear()  # what a name means must not depend on the machine, whose files cannot be read either
+    confine()
     threading.Thread(target=_end_with_the_parent, args=(0,), daemon=True).start()
     with os.fdopen(0, "rb", buffering=1 << 16, closefd=False) as source:
         serve(source, sink)
