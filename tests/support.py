@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kbcore.config import Config
-from kbcore.ingest.refresh import RefreshReport, refresh
+from kbcore.ingest.refresh import refresh
+from kbcore.ingest.report import RefreshReport
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.store.objects import FileSystem, LocalStore
 

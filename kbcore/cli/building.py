@@ -10,7 +10,7 @@ import typer
 from kbcore.cli.output import AsJson, ConfigFile, emit, guarded, hint, progress, say, size, table
 
 if TYPE_CHECKING:
-    from kbcore.ingest.refresh import RefreshReport
+    from kbcore.ingest.report import RefreshReport
 
 app = typer.Typer()
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from kbcore.config.duration import seconds_of
+from kbcore.config.duration import Duration, seconds_of
 from kbcore.config.section import Section
 from kbcore.config.sources import AnySource
 
@@ -70,7 +70,7 @@ class ScheduleSection(Section):
     own; empty switches it off."""
 
     cron: str = "0 6 * * *"
-    every: str | None = None
+    every: Duration | None = None
     maintenance: str = "0 3 * * 0"
     timezone: str = "UTC"
 
@@ -81,13 +81,6 @@ class ScheduleSection(Section):
             return value
         if len(value.split()) != 5 or not re.fullmatch(r"[\d*/,\-a-zA-Z?L#\s]+", value):
             raise ValueError('a schedule has five fields, as in "0 6 * * 1-5": minute, hour, day, month, weekday')
-        return value
-
-    @field_validator("every")
-    @classmethod
-    def _duration(cls, value: str | None) -> str | None:
-        if value is not None:
-            seconds_of(value)
         return value
 
     @property

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from kbcore.ingest.plan import Plan
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
 from kbcore.ingest.refusal import flagged, refusals
+from kbcore.ingest.report import RefreshReport
 from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
@@ -37,51 +38,6 @@ from kbcore.workers import dask_cluster, worker_pool
 VALIDATORS = f"{layout.CACHE}/validators.json"
 ATTEMPTS = 5
 NOT_ASKED = "asked not to promote"
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshReport:
-    """What a refresh did; ``to_json`` is what ``kb refresh --json`` prints.
-
-    ``outcome`` is published, unchanged or refused (for the reasons in ``refused``; nothing was published then).
-    ``promoted`` says whether readers were moved to ``release`` (from ``promoted_from``), ``not_promoted`` why not; of a
-    dry run, None where a refresh would move them. ``content_digest`` is the release's, of a dry run the one it would
-    have; ``estimated_seconds`` what embedding would take at the last rate of this machine, None where none is known.
-    ``settings`` are those that differ from the base's, so that every document is cut or embedded anew. ``flagged`` are
-    documents whose text is doubtful.
-    """
-
-    release: str | None
-    parent: str | None
-    outcome: str
-    promoted: bool
-    not_promoted: str | None
-    changes: Json
-    chunks: Json
-    texts_embedded: int
-    texts_reused: int
-    texts_resumed: int
-    bytes_written: int
-    failures: list[Json]
-    failures_changed: bool
-    skipped: list[Json]
-    withheld_removals: list[str]
-    sources: list[Json]
-    run: str
-    refused: list[str] = field(default_factory=list)
-    flagged: list[Json] = field(default_factory=list)
-    promoted_from: str | None = None
-    took_over: str | None = None
-    settings: list[Json] = field(default_factory=list)
-    gate: Json | None = None
-    dry_run: bool = False
-    renamed: dict[str, str] = field(default_factory=dict)
-    texts_to_embed: int | None = None
-    content_digest: str | None = None
-    estimated_seconds: float | None = None
-
-    def to_json(self) -> Json:
-        return asdict(self)
 
 
 def _silent(stage: str, done: int, total: int) -> None:

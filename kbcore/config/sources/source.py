@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field
 
-from kbcore.config.duration import seconds_of
+from kbcore.config.duration import Duration, seconds_of
 from kbcore.config.section import Section
 from kbcore.globs import glob_pattern
 
@@ -43,15 +43,8 @@ class SourceSection(Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")
     type: str
     max_bytes: int = Field(50_000_000, ge=1)
-    freshness_target: str | None = None
+    freshness_target: Duration | None = None
     guard: GuardSection = GuardSection()
-
-    @field_validator("freshness_target")
-    @classmethod
-    def _duration(cls, value: str | None) -> str | None:
-        if value is not None:
-            seconds_of(value)
-        return value
 
     @property
     def freshness_days(self) -> float | None:
