@@ -26,6 +26,11 @@ def emit_refresh(kb: str, report: dict[str, Any], freshness: dict[str, Any] | No
         _emit(kb, REFUSED, {"release": release, "reasons": [reason], "run": report["run"]})
     if report["promoted"]:
         _emit(kb, PROMOTED, {"release": release, "from": report["promoted_from"], "run": report["run"]})
+    emit_stale(kb, freshness)
+
+
+def emit_stale(kb: str, freshness: dict[str, Any] | None) -> None:
+    """Sources of which readers get something older than its target."""
     for source in (freshness or {}).get("sources", ()):
         if source["stale"]:
             figures = ("age_days", "target_days", "confirmed_at", "error")

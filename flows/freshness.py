@@ -12,7 +12,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
 from flows.artifacts import key_for, refresh_report
-from flows.events import emit_refresh
+from flows.events import emit_refresh, emit_stale
 from flows.tasks import freshness_task, refresh_task, releases_task
 from kbcore.config import DEFAULT_FILE, load
 
@@ -22,9 +22,14 @@ def freshness(
     config: str = DEFAULT_FILE, promote: bool = True, approve_removals: int = 0, accept_failures: bool = False
 ) -> dict[str, Any]:
     """List the sources of ``config``, publish what changed, promote it unless told otherwise; gives the report."""
-    report = refresh_task(config, promote, approve_removals, accept_failures)
-    ages = freshness_task(config)
     kb = load(config).kb.name
+    try:
+        report = refresh_task(config, promote, approve_removals, accept_failures)
+    except Exception:
+        # Nobody is told of a stale source by a run that could not be: this says it all the same.
+        emit_stale(kb, freshness_task(config))
+        raise
+    ages = freshness_task(config)
     create_markdown_artifact(
         refresh_report(report, releases_task(config), ages),
         key=key_for("kb-refresh", kb),

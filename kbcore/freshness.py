@@ -78,7 +78,7 @@ def measure(repository: Repository, config: Config, release: str) -> Freshness:
             confirmed, carried = seen.of_document(doc_id, source, entry["fetched_at"])
             reason, since = seen.failed.get(doc_id, (None, None))
             if doc_id in seen.withheld:
-                reason = "its source does not list it any more; the removal is withheld"
+                reason = "its source holds nothing of it any more; the removal is withheld"
             age = age_days(confirmed, now)
             target = targets.get(source)
             documents.append(

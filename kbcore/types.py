@@ -108,8 +108,8 @@ class Fetched:
 class Failure:
     """A document that did not get in: why, since when, and whether its previous version is served instead.
 
-    ``tries`` counts attempts; it is tried again at ``retry_at``, or as soon as its source gives another validator than
-    ``etag``.
+    ``tries`` counts attempts; it is tried again at ``retry_at`` (at once where that is None), or as soon as its source
+    gives another validator than ``etag``, or the settings it failed with (``with_settings``, a digest) are others.
     """
 
     doc_id: str
@@ -120,6 +120,7 @@ class Failure:
     tries: int = 1
     retry_at: str | None = None
     etag: str | None = None
+    with_settings: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

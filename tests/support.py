@@ -78,6 +78,11 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {os.path.relpath(p, folder): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
+def served(base: KnowledgeBase) -> dict[str, bytes]:
+    """All that readers rest on: what is published, less the records of what each run saw."""
+    return {name: data for name, data in published(base).items() if not name.startswith("checks")}
+
+
 def published(base: KnowledgeBase) -> dict[str, bytes]:
     """The files that may never change once they are there."""
     passing = ("staging", "cache", "lease")

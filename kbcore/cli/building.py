@@ -213,9 +213,17 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
     if report.flagged:
         table(["doubtful text", "why"], [[entry["doc_id"], ", ".join(entry["flags"])] for entry in report.flagged])
     if report.failures:
-        table(["failed", "reason", "since", ""], [
-            [f["doc_id"], f["reason"], f["since"], "former version kept" if f["carried_over"] else ""] for f in report.failures
+        table(["failed", "reason", "since", "tried again", ""], [
+            [f["doc_id"], f["reason"], f["since"], f["retry_at"] or "next run",
+             "former version kept" if f["carried_over"] else ""] for f in report.failures
         ])  # fmt: skip
+        if any(failure["retry_at"] for failure in report.failures):
+            say(
+                hint(
+                    "those with a time are tried again then, or when they change; at once: kb refresh --retry-failed",
+                    config,
+                )
+            )
     if report.skipped:
         table(["skipped", "reason"], [[s["doc_id"], s["reason"]] for s in report.skipped])
     if report.withheld_removals:

@@ -57,6 +57,8 @@ def _overlay(values: dict[str, Any], origins: dict[str, str], environ: Mapping[s
         fields = _model(Config, section).model_fields
         if key not in fields:
             raise ConfigError(f"{name}: [{section}] has no setting {key!r}{_nearest(key, list(fields))}")
+        if not isinstance(values.get(section, {}), dict):
+            continue  # said when the file's values are examined
         text = environ[name]
         is_list = typing.get_origin(fields[key].annotation) is tuple
         value: Any = [part.strip() for part in text.split(",") if part.strip()] if is_list else text
@@ -137,7 +139,8 @@ def _nearest(word: str, known: list[str]) -> str:
 
 
 def effective(config: Config) -> list[tuple[str, Any, str]]:
-    """Every setting as (dotted name, value, where it came from), in the order of the file format."""
+    """Every setting as (dotted name, value, where it came from), in the order of the file format; what may be a secret (a
+    login in a URL, its query, a parameter of a recipe) is not shown."""
     rows: list[tuple[str, Any, str]] = []
 
     def walk(value: Any, prefix: str) -> None:
@@ -148,7 +151,11 @@ def effective(config: Config) -> list[tuple[str, Any, str]]:
             for index, inner in enumerate(value):
                 walk(inner, f"{prefix}[{index}]")
         else:
-            rows.append((prefix, value, config.origins.get(prefix, "default")))
+            secret = ".parameters." in prefix
+            shown = "…" if secret and value else _without_login(value) if isinstance(value, str) else value
+            if isinstance(value, list):
+                shown = [_without_login(item) if isinstance(item, str) else item for item in value]
+            rows.append((prefix, shown, config.origins.get(prefix, "default")))
 
     walk(config.model_dump(mode="json"), "")
     return rows

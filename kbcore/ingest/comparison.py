@@ -9,7 +9,7 @@ from datetime import timedelta
 from kbcore import planning
 from kbcore.clock import Clock, iso, parse
 from kbcore.config import SourceSection
-from kbcore.errors import DocumentError
+from kbcore.errors import DocumentError, SkippedDocumentError
 from kbcore.fingerprint import sha256
 from kbcore.ingest.documents import Built, Raw, Refusal
 from kbcore.ingest.plan import Plan
@@ -32,6 +32,7 @@ class Comparison:
         last_failures: Mapping[str, Json],
         *,
         retry_failed: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.plan = plan
         self.clock = clock
@@ -39,6 +40,7 @@ class Comparison:
         self.etags = etags
         self.last_failures = last_failures
         self.retry_failed = retry_failed
+        self.settings = settings or {}
         self.listed: set[str] = set()
         self.failed: set[str] = set()
         self.content: dict[str, str] = {}
@@ -59,6 +61,8 @@ class Comparison:
             seen()
             doc_id = planning.document_id(source.name, item.uri)
             held = self.plan.base.held.get(doc_id)
+            if doc_id in self.listed:
+                continue  # a source that lists an item twice: a release holds each document once
             self.listed.add(doc_id)
             if None in self.erased.get(doc_id, ()):
                 self._erase(held)
@@ -82,8 +86,11 @@ class Comparison:
         """The fetched items whose bytes the base does not hold, or does not hold as today's parser reads them."""
         for item, found in fetched:
             doc_id = planning.document_id(source.name, item.uri)
+            if isinstance(found, SkippedDocumentError):
+                self._skip(doc_id, str(found))
+                continue
             if isinstance(found, DocumentError):
-                self.fail(doc_id, item.uri, str(found), item.etag)
+                self.fail(doc_id, item.uri, str(found), item.etag, transient=found.transient)
                 continue
             held = self.plan.base.held.get(doc_id)
             content = sha256(found.data)
@@ -111,8 +118,7 @@ class Comparison:
         doc_id = planning.document_id(raw.source, raw.uri)
         if isinstance(built, Refusal):
             if built.skipped:
-                self.plan.skipped.append((doc_id, built.reason))
-                self.listed.discard(doc_id)
+                self._skip(doc_id, built.reason)
             else:
                 self.fail(doc_id, raw.uri, built.reason, self.validators.get(doc_id))
             return
@@ -126,7 +132,12 @@ class Comparison:
             raise DocumentError(f"{raw.source}:{raw.uri} could not be cut anew: {built.reason}")
         self.plan.rows.append(built)
 
-    def fail(self, doc_id: str, uri: str, reason: str, etag: str | None = None) -> None:
+    def _skip(self, doc_id: str, reason: str) -> None:
+        """There is nothing to index in it: it counts as not there."""
+        self.plan.skipped.append((doc_id, reason))
+        self.listed.discard(doc_id)
+
+    def fail(self, doc_id: str, uri: str, reason: str, etag: str | None = None, *, transient: bool = False) -> None:
         self.failed.add(doc_id)
         last = self.last_failures.get(doc_id)
         same = last is not None and last["reason"] == reason
@@ -140,20 +151,27 @@ class Comparison:
                 since=last["since"] if last and same else iso(now),
                 carried_over=doc_id in self.plan.base.held,
                 tries=tries,
-                retry_at=iso(now + timedelta(hours=planning.retry_hours(tries))),
+                retry_at=None if transient else iso(now + timedelta(hours=planning.retry_hours(tries))),
                 etag=etag,
+                with_settings=self.settings.get(doc_id.split(":", 1)[0]),
             )
         )
 
-    def carry_failures(self, *, unheard: set[str]) -> None:
-        """The failures of sources that could not be asked this time: nothing says that they are mended."""
+    def carry_failures(self, listings: Sequence[Listing], unheard: set[str]) -> None:
+        """The failures of documents that this run did not look at: nothing says that they are mended. Their source could
+        not be asked (``unheard``), was not listed in full, or did not look where they lie."""
+        partly = {listing.source for listing in listings if not listing.complete}
+        blind = {listing.source: tuple(listing.unseen) for listing in listings}
         for doc_id, entry in self.last_failures.items():
-            if doc_id.split(":", 1)[0] in unheard and doc_id not in self.failed:
+            if doc_id in self.failed or doc_id in self.listed:
+                continue
+            source, _, uri = doc_id.partition(":")
+            if source in unheard | partly or uri.startswith(blind.get(source, ())):
                 self._carry(doc_id, entry)
 
     def _carry(self, doc_id: str, entry: Json) -> None:
         self.failed.add(doc_id)
-        known = {key: entry[key] for key in ("uri", "reason", "since", "tries", "retry_at", "etag") if key in entry}
+        known = {key: value for key, value in entry.items() if key not in ("doc_id", "carried_over")}
         self.plan.failures.append(Failure(doc_id=doc_id, carried_over=doc_id in self.plan.base.held, **known))
 
     def _rests(self, doc_id: str, item: Listed) -> bool:
@@ -161,7 +179,13 @@ class Comparison:
         has not come."""
         entry = self.last_failures.get(doc_id)
         retry_at = (entry or {}).get("retry_at")
-        if self.retry_failed or entry is None or not retry_at or self.clock() >= parse(retry_at):
+        if (
+            entry is None
+            or self.retry_failed
+            or entry.get("with_settings") != self.settings.get(doc_id.split(":", 1)[0])
+        ):
+            return False
+        if not retry_at or self.clock() >= parse(retry_at):
             return False
         return item.etag is not None and item.etag == entry.get("etag")
 
@@ -175,7 +199,8 @@ class Comparison:
     def leave(self, complete: set[str], sections: Sequence[SourceSection], approve_removals: int) -> None:
         """Find what was removed and renamed, and hold back removals beyond each source's guard.
 
-        Documents of a source that is not configured any more are removals too, under the guard's default bounds.
+        Documents of a source that is not configured any more are removals too; all of them wait for a person. So does
+        one whose file name is that of a new document that failed: it may be the same one under another id.
         """
         plan = self.plan
         dropped = {h.source for h in plan.base.held.values()} - {section.name for section in sections}
@@ -193,16 +218,18 @@ class Comparison:
         plan.failures = [replace(f, carried_over=f.carried_over and f.doc_id not in already) for f in plan.failures]
         plan.renamed = planning.pair_renames(gone, {doc_id: self.content[doc_id] for doc_id in plan.added})
         guards = {s.name: Guard(s.guard.removals, s.guard.removals_percent, s.guard.removals_most) for s in sections}
+        arriving = {_file_name(f.uri) for f in plan.failures if f.doc_id not in plan.base.held}
         approved = approve_removals
         for source in sorted({h.source for h in gone}):
             mine = [h for h in gone if h.source == source and h.doc_id not in plan.renamed]
             holding = sum(1 for h in plan.base.held.values() if h.source == source)
-            if guards.get(source, Guard()).withholds(len(mine), holding):
-                plan.removed += mine[:approved]
-                plan.withheld += mine[approved:]
-                approved -= min(approved, len(mine))
+            if source in guards and not guards[source].withholds(len(mine), holding):
+                waiting = [h for h in mine if _file_name(h.uri) in arriving]
             else:
-                plan.removed += mine
+                waiting = mine
+            plan.removed += [h for h in mine if h not in waiting] + waiting[:approved]
+            plan.withheld += waiting[approved:]
+            approved -= min(approved, len(waiting))
 
     def to_cut_again(self, progress: Progress) -> Iterator[Raw]:
         """Another chunker, analyzer or embedder: every document that stays, as the base holds it."""
@@ -240,3 +267,7 @@ class Comparison:
     def _erase(self, held: Held | None) -> None:
         if held:
             self.plan.erased.append(held)
+
+
+def _file_name(uri: str) -> str:
+    return uri.rstrip("/").rsplit("/", 1)[-1]

@@ -30,16 +30,18 @@ def fetch_all(
             yield item, fetch(item)
         return
     waiting: deque[tuple[Listed, Future[Fetched | DocumentError]]] = deque()
-    with ThreadPoolExecutor(source.parallel, thread_name_prefix=f"fetch-{source.name}") as threads:
-        try:
-            for item in items:
-                waiting.append((item, threads.submit(fetch, item)))
-                if len(waiting) >= AHEAD * source.parallel:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
+    threads = ThreadPoolExecutor(source.parallel, thread_name_prefix=f"fetch-{source.name}")
+    try:
+        for item in items:
+            waiting.append((item, threads.submit(fetch, item)))
+            if len(waiting) >= AHEAD * source.parallel:
                 first, future = waiting.popleft()
                 yield first, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+    except BaseException as error:
+        # Nobody waits for what is under way when the run is interrupted; otherwise the source is still in use by it.
+        threads.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
+        raise
+    threads.shutdown()

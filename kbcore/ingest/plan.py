@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kbcore.errors import SourceError
 from kbcore.fingerprint import content_digest
 from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
@@ -32,6 +33,8 @@ class Plan:
     etags: dict[str, str] = field(default_factory=dict)
     """Validators of documents that stay as they are, newer than those in the base."""
     rebuild: bool = False
+    unheard: SourceError | None = None
+    """Why nothing could be listed at all, where nothing could."""
 
     @property
     def carried_over(self) -> list[Failure]:
@@ -74,6 +77,8 @@ class Plan:
 
     def reason_of(self, held: Held) -> str:
         """Why a document is removed."""
+        if held.doc_id in (skipped := dict(self.skipped)):
+            return f"there is nothing to index in it any more: {skipped[held.doc_id]}"
         if held.source in {entry["name"] for entry in self.sources}:
             return "its source does not list it any more"
         return "its source is not configured any more"

@@ -130,8 +130,13 @@ class _Refresh:
         self.rate: Json = {"texts": 0, "seconds": 0.0}
 
     def plan(self, sources: Sequence[Source], parser: ParserPool, executor: Callable[[], Any]) -> Plan:
+        base = Base(self.repository)
+        confirming = self.repository.last_check(base.release) if base.release else None
+        self.confirmed: dict[str, str | None] = {
+            entry["name"]: entry.get("confirmed_at") for entry in (confirming or {}).get("sources", ())
+        }
         return make_plan(
-            Base(self.repository),
+            base,
             self.recipe,
             self.config,
             sources,
@@ -141,6 +146,7 @@ class _Refresh:
             erased=self.repository.erased(),
             etags=self.validators,
             last_check=self.last_check,
+            confirmed=self.confirmed,
             retry_failed=self.retry_failed,
             approve_removals=self.approve_removals,
             progress=self.progress,
@@ -148,6 +154,8 @@ class _Refresh:
 
     def forecast(self, plan: Plan) -> RefreshReport:
         """What carrying the plan out would do: nothing is written, embedded or promoted."""
+        if plan.unheard:
+            raise plan.unheard
         texts = plan.texts()
         known, _ = plan.base.vectors_of(texts, self.recipe.embedder_id)
         return self._report(
@@ -177,7 +185,13 @@ class _Refresh:
         manifest = plan.base.manifest
         work: Json = {"texts_embedded": 0, "texts_reused": 0, "texts_resumed": 0}
         bytes_written = 0
+        if plan.unheard:
+            # Written down, so that ages go on being told, and why.
+            self._write_check(plan, plan.base.release, "failed")
+            raise plan.unheard
         if refused := self._refused(plan):
+            # What was seen was not taken over: it confirms nothing.
+            plan.sources = [{**entry, "confirmed_at": self.confirmed.get(entry["name"])} for entry in plan.sources]
             self._write_check(plan, plan.base.release, "refused", refused)
             return self._report(
                 plan, release=plan.base.release, promoted=False, why="refused", work=work, manifest=None,

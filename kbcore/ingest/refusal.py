@@ -22,14 +22,19 @@ def refusals(plan: Plan, sections: Sequence[SourceSection]) -> list[str]:
 
     A source whose failures and doubtful documents are more than its guard's ``failures`` and more than
     ``failures_percent`` of what it lists has most likely changed as a whole: a login page in front of it, another
-    encoding, a parser that broke.
+    encoding, a parser that broke. What the base already has as a failure, or as it is now, was accepted with it.
     """
-    doubtful = flagged(plan.rows)
+    new = {*plan.added, *plan.changed}
+    doubtful = flagged([row for row in plan.rows if row.doc_id in new])
+    accepted = {
+        (entry["doc_id"], entry["reason"]) for entry in (plan.base.manifest.exceptions if plan.base.manifest else ())
+    }
+    failures = [failure for failure in plan.failures if (failure.doc_id, failure.reason) not in accepted]
     reasons = []
     listed = {entry["name"]: int(entry["items"]) for entry in plan.sources if "error" not in entry}
     for section in sections:
         prefix = f"{section.name}:"
-        failed = sum(failure.doc_id.startswith(prefix) for failure in plan.failures)
+        failed = sum(failure.doc_id.startswith(prefix) for failure in failures)
         odd = sum(doc_id.startswith(prefix) for doc_id in doubtful)
         total = max(listed.get(section.name, 0), failed + odd)
         guard = section.guard

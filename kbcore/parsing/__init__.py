@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbcore.parsing.limits import ParseLimits
-from kbcore.parsing.media import media_type_of, parser_id_for, parser_id_today
+from kbcore.parsing.media import media_type_of, parser_id_for, parser_id_today, parser_ids
 
 if TYPE_CHECKING:
     from kbcore.parsing.pool import ParserPool
 
-__all__ = ["ParseLimits", "ParserPool", "media_type_of", "parser_id_for", "parser_id_today"]
+__all__ = ["ParseLimits", "ParserPool", "media_type_of", "parser_id_for", "parser_id_today", "parser_ids"]
 
 
 def __getattr__(name: str) -> Any:

@@ -134,6 +134,11 @@ def _of_container(data: bytes, named: str | None) -> str | None:
     return named if named in found else next(iter(found), None)
 
 
+def parser_ids() -> list[str]:
+    """The ids of all parsers."""
+    return sorted(_PARSER_IDS.values())
+
+
 def parser_id_today(parser_id: str) -> str:
     """The id that the parser of the kind of ``parser_id`` has today."""
     kind = parser_id.rsplit("-", 1)[0]

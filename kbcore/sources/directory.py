@@ -56,8 +56,12 @@ class DirectorySource:
             for linked in [name for name in folders if os.path.islink(os.path.join(folder, name))]:
                 # Not entered, and no proof that what lay below a folder of this name is gone.
                 where = os.path.relpath(os.path.join(folder, linked), self.path).replace(os.sep, "/")
-                unseen.append(unicodedata.normalize("NFC", where) + "/")
-                problems.append((_shown(where), "is a symbolic link to a folder, which is not followed"))
+                below = unicodedata.normalize("NFC", where) + "/"
+                unseen.append(below)
+                if not any(
+                    pattern.fullmatch(name) for pattern in self._exclude for name in (below[:-1], below + "any")
+                ):
+                    problems.append((_shown(where), "is a symbolic link to a folder, which is not followed"))
             for file in sorted(files):
                 full = os.path.join(folder, file)
                 relative = os.path.relpath(full, self.path).replace(os.sep, "/")

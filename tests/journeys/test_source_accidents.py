@@ -10,7 +10,7 @@ import pytest
 
 from kbcore.errors import SourceError
 from kbcore.knowledge_base import KnowledgeBase
-from tests.support import answers, knowledge_base, published, refreshed, write
+from tests.support import answers, knowledge_base, refreshed, served, write
 
 COUNT = 40
 PAGES = {f"{n % 4}/{n}.md": f"# Page {n}\n\nThe subject {n} is alpha{n}. " + "Some words. " * 9 for n in range(COUNT)}
@@ -39,7 +39,7 @@ def test_an_empty_folder_removes_nothing_and_additions_still_ship(base: Knowledg
 
 @pytest.mark.parametrize("kind", ["file", "missing", "link to nothing"])
 def test_a_folder_that_is_none_is_an_error_and_removes_nothing(base: KnowledgeBase, tmp_path: Path, kind: str) -> None:
-    before = published(base)
+    before = served(base)
     shutil.rmtree(tmp_path / "docs")
     if kind == "file":
         (tmp_path / "docs").write_text("a file")
@@ -47,7 +47,7 @@ def test_a_folder_that_is_none_is_an_error_and_removes_nothing(base: KnowledgeBa
         (tmp_path / "docs").symlink_to(tmp_path / "nowhere")
     with pytest.raises(SourceError):
         refreshed(base)
-    assert published(base) == before
+    assert served(base) == before
 
 
 def test_a_half_that_cannot_be_read_removes_nothing(base: KnowledgeBase, tmp_path: Path) -> None:

@@ -226,3 +226,33 @@ def test_an_interrupt_while_workers_embed_ends_at_once_and_in_words(tmp_path: Pa
     assert time.monotonic() - started < 10
     assert [json.loads(line).get("error") for line in rest.splitlines() if "status" not in line] == ["Interrupted"]
     assert "nothing was published yet" in desk("releases")
+
+
+def test_the_settings_in_force_are_shown_without_what_may_be_a_secret(tmp_path: Path) -> None:
+    file = tmp_path / "kb.toml"
+    file.write_text(
+        '[kb]\nname = "a"\n[build]\nexecutor = "dask"\naddress = "tcp://me:hunter2@10.0.0.5:8786"\n'
+        '[[sources]]\nname = "wiki"\ntype = "rest"\nrecipe = "mediawiki"\n'
+        'base_url = "https://me:hunter2@wiki.example/w?token=hunter2"\nparameters = { key = "hunter2" }\n'
+    )
+    for arguments in (["config", "show"], ["config", "show", "--json"], ["config", "show", "--sources"]):
+        shown = CliRunner().invoke(app, [*arguments, "-c", str(file)])
+        assert shown.exit_code == 0
+        assert "wiki.example" in shown.output
+        assert "hunter2" not in shown.output
+
+
+def test_a_broken_section_and_a_variable_for_it_end_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kb.toml"
+    file.write_text('kb = "x"\n')
+    monkeypatch.setenv("KB_KB__NAME", "a")
+    done = CliRunner().invoke(app, ["config", "show", "-c", str(file)])
+    assert done.exit_code == 2
+    assert "kb is a table" in done.output
+
+
+def test_a_document_that_rests_is_shown_with_its_time_and_the_command_that_tries_it_at_once(desk: Desk) -> None:
+    (desk.root / "docs" / "broken.html").write_bytes(b"\x00\x01\x02" * 99)
+    said = desk("refresh", code=4)
+    assert re.search(r"docs:broken.html .* \d{4}-\d\d-\d\dT", said)
+    assert f"kb refresh -c {desk.file} --retry-failed" in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from kbcore.embedding.hashing import HashingEmbedder
 from kbcore.errors import (
     ConfigError,
     CorruptReleaseError,
+    DocumentError,
     EmbedderMismatchError,
     EmbedderUnavailableError,
     EmbeddingFailedError,
@@ -25,6 +27,7 @@ from kbcore.errors import (
     KbUnavailableError,
     LockedError,
     RefusedError,
+    SkippedDocumentError,
     SourceError,
     UsageError,
 )
@@ -35,8 +38,9 @@ from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import hold, lift, pin, promote, rollback, undo
 from kbcore.retrieval import Retriever
 from kbcore.store.lease import writer_lease
+from kbcore.types import Fetched, Listed, Listing
 from kbcore.verification import verify_repository
-from tests.support import DOCUMENTS, answers, configure, knowledge_base, published, refreshed, tree, write
+from tests.support import DOCUMENTS, answers, configure, knowledge_base, published, refreshed, served, tree, write
 
 
 def test_touched_files_embed_nothing_and_publish_nothing(tmp_path: Path) -> None:
@@ -63,10 +67,10 @@ def test_a_missing_root_is_an_error_and_removes_nothing(tmp_path: Path) -> None:
     base = knowledge_base(tmp_path)
     refreshed(base)
     (tmp_path / "docs").rename(tmp_path / "unmounted")
-    before = published(base)
+    before = served(base)
     with pytest.raises(SourceError, match="does not exist"):
         refreshed(base)
-    assert published(base) == before
+    assert served(base) == before
 
 
 def test_removals_beyond_the_guard_are_withheld_while_additions_ship(tmp_path: Path) -> None:
@@ -779,7 +783,8 @@ def test_a_removed_document_leaves_a_tombstone_that_a_difference_shows(tmp_path:
     write(tmp_path / "docs", {"new.md": "# New\n\nSomething about laptops.\n"})
     refreshed(base)
     dropped = knowledge_base_of(tmp_path, sources=sources[:1])
-    refreshed(dropped)
+    assert refreshed(dropped).withheld_removals == ["law:legal.md"]
+    refreshed(dropped, approve_removals=1)
     found = compare_releases(dropped.repository, "r000001", "r000004")
     assert found.removed == ["docs:vpn.md", "law:legal.md"]
     second, fourth = dropped.repository.manifest("r000002"), dropped.repository.manifest("r000004")
@@ -789,3 +794,231 @@ def test_a_removed_document_leaves_a_tombstone_that_a_difference_shows(tmp_path:
         {"doc_id": "law:legal.md", "reason": "its source is not configured any more", "release": "r000004",
          "at": fourth.created_at},
     ]  # fmt: skip
+
+
+class Fake:
+    """A source whose items and failures a test decides."""
+
+    type = "fake"
+    parallel = 1
+
+    def __init__(self, name: str, items: dict[str, str]) -> None:
+        self.name = name
+        self.items = items
+        self.failing: dict[str, DocumentError] = {}
+        self.complete = True
+        self.down = False
+        self.twice = False
+        self.fetched: list[str] = []
+
+    def list(self, listed_at: str) -> Listing:
+        if self.down:
+            raise SourceError(f"{self.name} is down", remedy="wait")
+        items = [Listed(uri, f"v-{hash(text)}") for uri, text in sorted(self.items.items())]
+        return Listing(self.name, listed_at, [*items, *items] if self.twice else items, self.complete)
+
+    def fetch(self, item: Listed, fetched_at: str) -> Fetched:
+        self.fetched.append(item.uri)
+        if item.uri in self.failing:
+            raise self.failing[item.uri]
+        return Fetched(self.items[item.uri].encode(), item.etag, None, fetched_at)
+
+    def probe(self) -> str:
+        return self.name
+
+
+def pages(count: int, word: str = "subject") -> dict[str, str]:
+    return {f"{n}.md": f"# Page {n}\n\nThe {word} number {n} is alpha{n}.\n" for n in range(count)}
+
+
+def fakes(root: Path, *names: str) -> KnowledgeBase:
+    return knowledge_base_of(root, sources=[{"name": name, "path": str(root)} for name in names])
+
+
+def test_documents_that_fail_under_a_new_name_are_not_lost_under_the_old_one(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("old", pages(20))
+    base = fakes(tmp_path, "old")
+    refreshed(base, sources=[source])
+    # Moved within the source, below the guard's bounds.
+    moved = {uri if n > 3 else f"sub/{uri}": text for n, (uri, text) in enumerate(sorted(source.items.items()))}
+    source.items = moved
+    source.failing = {uri: DocumentError("timed out") for uri in moved if uri.startswith("sub/")}
+    report = refreshed(base, sources=[source])
+    assert (report.changes["removed"], len(report.withheld_removals), len(report.failures)) == (0, 4, 4)
+    source.failing = {}
+    report = refreshed(base, sources=[source], retry_failed=True)
+    assert (report.changes["renamed"], report.withheld_removals) == (4, [])
+    # Under another name of the source, of which some time out.
+    new = Fake("new", dict(source.items))
+    new.failing = {uri: DocumentError("timed out") for uri in list(new.items)[:5]}
+    renamed = fakes(tmp_path, "new")
+    report = refreshed(renamed, sources=[new])
+    assert (report.changes["renamed"], report.changes["removed"], len(report.withheld_removals)) == (15, 0, 5)
+
+
+def test_a_dropped_source_of_a_few_documents_waits_for_a_person_too(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    refreshed(fakes(tmp_path, "a", "b"), sources=[Fake("a", pages(2)), Fake("b", pages(9, "thing"))])
+    report = refreshed(fakes(tmp_path, "b"), sources=[Fake("b", pages(9, "thing"))])
+    assert report.withheld_removals == ["a:0.md", "a:1.md"]
+
+
+def test_a_refused_run_does_not_keep_the_next_from_trying_again(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(20))
+    source.failing = {f"{n}.md": DocumentError("broken for now") for n in range(12)}
+    base = fakes(tmp_path, "s")
+    assert refreshed(base, sources=[source]).outcome == "refused"
+    source.failing = {}
+    report = refreshed(base, sources=[source])
+    assert (report.outcome, report.changes["added"]) == ("published", 20)
+
+
+def test_failures_that_were_accepted_do_not_refuse_the_next_release(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(20))
+    source.failing = {f"{n}.md": DocumentError("a scan without text") for n in range(12)}
+    base = fakes(tmp_path, "s")
+    assert refreshed(base, sources=[source]).outcome == "refused"
+    assert refreshed(base, sources=[source], accept_failures=True).outcome == "published"
+    source.items["19.md"] += "More.\n"
+    assert refreshed(base, sources=[source]).outcome == "published"
+    source.failing |= {f"{n}.md": DocumentError("and others") for n in range(12)}
+    source.items["18.md"] += "More.\n"
+    assert refreshed(base, sources=[source], retry_failed=True).outcome == "refused"
+
+
+def test_a_failure_that_may_pass_is_tried_again_at_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbcore.ingest.fetching.retried", lambda call: call())
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(3))
+    source.failing = {"0.md": DocumentError("timed out", transient=True), "1.md": DocumentError("broken")}
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.fetched.clear()
+    report = refreshed(base, sources=[source])
+    assert source.fetched == ["0.md"]
+    assert {f["uri"]: f["retry_at"] is None for f in report.failures} == {"0.md": True, "1.md": False}
+
+
+def test_a_setting_that_may_mend_a_failure_ends_its_rest(tmp_path: Path) -> None:
+    write(tmp_path / "docs", {"large.md": "# Large\n\n" + "words " * 500})
+    small = [{"name": "docs", "path": str(tmp_path / "docs"), "max_bytes": 1000}]
+    base = knowledge_base(tmp_path, sources=small)
+    base.clock = base.repository.clock = lambda: datetime.now(UTC) + timedelta(days=1)
+    assert [f["uri"] for f in refreshed(base).failures] == ["large.md"]
+    larger = knowledge_base_of(tmp_path, sources=[{**small[0], "max_bytes": 100_000}])
+    larger.clock = larger.repository.clock = base.clock
+    report = refreshed(larger)
+    assert (report.failures, report.changes["added"]) == ([], 1)
+
+
+def test_a_refused_run_confirms_nothing(tmp_path: Path) -> None:
+    clock = Days()
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(20))
+    base = fakes(tmp_path, "s")
+    base.clock = base.repository.clock = clock
+    first = clock.day(1)
+    refreshed(base, sources=[source])
+    clock.day(2)
+    source.items = pages(20, "matter")
+    source.failing = {f"{n}.md": DocumentError("broken") for n in range(12)}
+    assert refreshed(base, sources=[source]).outcome == "refused"
+    assert confirmed(base, "alpha19") == (first, False)
+
+
+def test_what_has_nothing_to_index_when_it_is_fetched_is_skipped_and_no_failure(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(6))
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.items["2.md"] = ""
+    source.failing = {"2.md": SkippedDocumentError("the article is blank")}
+    report = refreshed(base, sources=[source])
+    assert (report.changes["removed"], report.failures) == (1, [])
+    assert base.repository.manifest("r000002").removed == (
+        {"doc_id": "s:2.md", "reason": "there is nothing to index in it any more: the article is blank"},
+    )
+
+
+def test_a_listing_in_part_forgets_no_failure(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(6))
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.items["1.md"] += "x"
+    source.failing = {"1.md": DocumentError("broken")}
+    before = refreshed(base, sources=[source]).failures
+    del source.items["1.md"]
+    source.complete = False
+    report = refreshed(base, sources=[source])
+    assert (report.failures, report.failures_changed) == (before, False)
+
+
+def test_an_item_that_is_listed_twice_is_one_document(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(3))
+    source.twice = True
+    report = refreshed(fakes(tmp_path, "s"), sources=[source])
+    assert (report.changes["added"], report.promoted) == (3, True)
+
+
+def test_a_run_in_which_every_source_is_down_is_written_down(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(3))
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.down = True
+    with pytest.raises(SourceError, match="s is down"):
+        refreshed(base, sources=[source])
+    check = base.repository.last_check()
+    assert check is not None
+    assert (check["outcome"], check["sources"][0]["error"]) == ("failed", "s is down")
+    with pytest.raises(SourceError):
+        refreshed(base, sources=[source], dry_run=True)
+
+
+def test_fetches_end_before_their_source_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Fake):
+        parallel = 4
+
+        def __init__(self) -> None:
+            super().__init__("s", pages(40))
+            self.under_way = 0
+            self.when_closed: int | None = None
+            self.lock = threading.Lock()
+
+        def fetch(self, item: Listed, fetched_at: str) -> Fetched:
+            with self.lock:
+                self.under_way += 1
+            time.sleep(0.1)
+            found = super().fetch(item, fetched_at)
+            with self.lock:
+                self.under_way -= 1
+            return found
+
+        def close(self) -> None:
+            self.when_closed = self.under_way
+
+    def broken(*_: object) -> object:
+        raise KbError("a parser that ends the run")
+
+    knowledge_base(tmp_path)
+    source = Slow()
+    monkeypatch.setattr("kbcore.ingest.documents.build", broken)
+    with pytest.raises(KbError, match="ends the run"):
+        refreshed(fakes(tmp_path, "s"), sources=[source])
+    assert source.when_closed == 0
+    assert len(source.fetched) < 40
+
+
+def test_a_link_to_a_folder_that_is_excluded_is_not_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    source = {"name": "docs", "path": str(tmp_path / "docs"), "exclude": ["linked/**"]}
+    base = knowledge_base(tmp_path, sources=[source])
+    (tmp_path / "docs" / "linked").symlink_to(tmp_path / "elsewhere")
+    assert refreshed(base).failures == []
