@@ -89,7 +89,8 @@ def show(
     rows += [
         (
             f"source {s['name']}",
-            f"{s['items']} listed {s['listed_at']}, {'complete' if s['complete'] else 'incomplete'}",
+            f"{s['type']}, {s['items']} listed {s['listed_at']}, {'complete' if s['complete'] else 'incomplete'}"
+            + (f", at {s['version']}" if s.get("version") else ""),
         )
         for s in manifest.sources
     ]
@@ -291,4 +292,4 @@ def sql(
     if as_json:
         emit([dict(zip(result.columns, row)) for row in result.rows])
     else:
-        table(result.columns, result.rows)
+        table(result.columns, result.rows, records=True)

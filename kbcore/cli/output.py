@@ -29,7 +29,8 @@ ReleaseArgument = Annotated[str, typer.Argument(help=NAMES)]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the log. Required.")]
 
 INTERRUPTED = 130
-LEGIBLE = 20
+LEGIBLE, SHORT = 20, 8
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _COMMAND = re.compile(r"\bkb (?:config )?[a-z]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,9 +110,9 @@ def say(text: str = "") -> None:
     print(clean(text))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: bool = False) -> None:
     """A table on stdout; numbers to the right. In a pipe it is as wide as its content; on a terminal long cells are cut
-    with an ellipsis, and rows that would be cut to nothing are printed one value a line."""
+    with an ellipsis, or, with ``records``, rows that do not fit are printed one value a line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -124,18 +125,20 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str |
     # Rich ends the program with 1 where the reader of a pipe went away; that is no error of ours.
     console_type = type("Pipe", (Console,), {"on_broken_pipe": _raise_broken_pipe})
     console = console_type() if terminal else console_type(width=max(80, wide + 2), force_terminal=False)
-    if terminal and sum(min(width, LEGIBLE) + 3 for width in widths) > console.width:
+    if records and terminal and sum(min(width, LEGIBLE) + 3 for width in widths) > console.width:
         _records(columns, cells)
         return
     kinds = [all(_number(row[i]) for row in cells if row[i]) for i in range(len(columns))]
-    drawn = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False)
-    for name, number, width in zip(columns, kinds, widths):
+    # A time that is cut says nothing.
+    times = [bool(cells) and all(_TIME.fullmatch(row[i]) for row in cells if row[i]) for i in range(len(columns))]
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name, number, width, exact in zip(columns, kinds, widths, times):
         drawn.add_column(
             name,
             justify="right" if number and cells else "left",
             overflow="ellipsis",
             no_wrap=True,
-            min_width=min(width, LEGIBLE),
+            min_width=min(width, LEGIBLE if exact else SHORT),
         )
     for row in cells:
         drawn.add_row(*(Text(value) for value in row))
