@@ -84,7 +84,7 @@ class Git:
         finally:
             end(process)
         if process.returncode:
-            raise GitFailed(arguments[0], self._clean(errors))
+            raise GitFailed(arguments[0], self.cleaned(errors))
         return bytes(out)
 
     def start(self, *arguments: str, errors: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
@@ -104,7 +104,8 @@ class Git:
                 "there is no git program", remedy="install git 2.32 or newer: apt-get install git, or brew install git"
             ) from None
 
-    def _clean(self, errors: bytes) -> str:
+    def cleaned(self, errors: bytes) -> str:
+        """What git wrote of an error, without secrets and hints."""
         text = errors.decode("utf-8", "replace")
         for secret in self.secrets:
             text = text.replace(secret, "***")

@@ -7,6 +7,7 @@ exactly those of its blob, whose id is the validator.
 
 from __future__ import annotations
 
+import subprocess
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ from kbcore.sources.git.blobs import Blobs, DamagedBlobError
 from kbcore.sources.git.errors import explain, unknown_ref
 from kbcore.sources.git.history import last_changed
 from kbcore.sources.git.mirror import REF, Mirror
-from kbcore.sources.git.program import Git, GitFailed
+from kbcore.sources.git.program import Git, GitFailed, Stream, end
 from kbcore.types import Fetched, Listed, Listing
 
 LINK = "120000"
 SUBMODULE = "160000"
 LFS = b"version https://git-lfs.github.com/spec/v1\n"
 LFS_MOST = 1024
+MOST_ENTRIES = 1_000_000
 # A pointer without extensions has 126 to 140 bytes: only blobs of about that size are looked into by a listing.
 LFS_SIZES = range(120, 201)
 LFS_REASON = "is a pointer to a large file (Git LFS), which is not fetched"
@@ -198,13 +200,31 @@ class GitSource:
 
 
 def _entries(git: Git, tree: str) -> list[Entry]:
-    """The files of a tree and of all below it, in git's order."""
-    entries = []
-    for line in git.run("ls-tree", "-r", "-z", "--long", "--full-tree", tree).split(b"\0"):
-        head, tab, path = line.partition(b"\t")
-        if tab:
-            mode, _, blob, size = head.split()
-            entries.append(Entry(path, mode.decode(), blob.decode(), int(size) if size.isdigit() else None))
+    """The files of a tree and of all below it, in git's order. SourceError beyond a million: trees that share subtrees
+    may list without end."""
+    entries: list[Entry] = []
+    running = git.start("ls-tree", "-r", "-z", "--long", "--full-tree", tree, errors=subprocess.PIPE)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    stream = Stream(running.stdout, git.seconds)
+    try:
+        while (line := stream.until(b"\0")) is not None:
+            head, tab, path = line.partition(b"\t")
+            if tab:
+                mode, _, blob, size = head.split()
+                entries.append(Entry(path, mode.decode(), blob.decode(), int(size) if size.isdigit() else None))
+            if len(entries) > MOST_ENTRIES:
+                raise SourceError(
+                    f"the commit has more than {MOST_ENTRIES:,} files",
+                    remedy="name a folder of it in [[sources]] folder",
+                )
+        if running.wait(git.seconds):
+            raise GitFailed("ls-tree", git.cleaned(running.stderr.read()))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        raise GitFailed("ls-tree", f"gave no answer in {git.seconds:g} s", timed_out=True) from None
+    finally:
+        stream.close()
+        end(running)
     return entries
 
 

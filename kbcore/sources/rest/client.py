@@ -116,9 +116,9 @@ class Client:
                 return
             except RequestException as error:
                 raise as_api_error(path, error) from None
-            except (ValueError, TypeError, AttributeError):
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 # dlt's own errors quote the whole answer: only the server's own words are said on.
-                said = self.said(answers[-1].json()) if answers else ""
+                said = self.said(answers[-1].json()) if answers and not isinstance(error, RecursionError) else ""
                 what = f"says: {said}" if said else "does not say how it goes on as the recipe says"
                 raise ApiError(f"{path} {what}", remedy=RECIPE_REMEDY) from None
             answers.clear()
@@ -127,7 +127,12 @@ class Client:
                 raise ApiError(f"the paging of {path} goes in circles", remedy=RECIPE_REMEDY)
             seen.add(address)
             answer = page.response.json()
-            if not page.paginator.has_next_page and paging.kind == "cursor" and more and more(answer)[:1] == [True]:
+            if (
+                not page.paginator.has_next_page
+                and paging.kind == "cursor"
+                and more
+                and more(answer)[:1] not in ([], [False], [None])
+            ):
                 raise ApiError(f"{path} says that there are more pages, but not where", remedy=RECIPE_REMEDY)
             yield Page(answer, page.response.headers)
 
@@ -137,6 +142,8 @@ class Client:
             return self._client().get(path, params=dict(query)).json()
         except RequestException as error:
             raise as_api_error(path, error) from None
+        except RecursionError:
+            raise ApiError(f"{path} answers with JSON that is nested too deeply", remedy=RECIPE_REMEDY) from None
 
     def _client(self) -> RESTClient:
         client: RESTClient | None = getattr(self._local, "client", None)

@@ -88,7 +88,7 @@ class Rules:
             return
         try:
             said = self.said(response.json())
-        except ValueError:
+        except (ValueError, RecursionError):
             said = ""
         message = f"{urlsplit(response.url).path} answers {status}{': ' + said if said else ''}"
         if status < 400:
@@ -198,5 +198,5 @@ def _retry_after(response: requests.Response) -> float | None:
         return float(said)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(said).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError, TypeError):
         return None

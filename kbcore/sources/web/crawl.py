@@ -51,6 +51,25 @@ def crawl(
     queue = list(depth)
     again: list[str] = []
     second = False
+
+    def spread(first: Visit) -> None:
+        """Follow the links of a visit; a page that is nearer than it seemed leads farther than it did."""
+        waiting = [first]
+        while waiting:
+            visit = waiting.pop()
+            if depth[visit.url] >= max_depth:
+                continue
+            for link in _links(visit, found, known, memory, scope):
+                near = depth[visit.url] + 1
+                if link not in depth:
+                    if scope.follows(link):
+                        depth[link] = near
+                        queue.append(link)
+                elif near < depth[link]:
+                    depth[link] = near
+                    if link in found.visits:
+                        waiting.append(found.visits[link])
+
     while queue:
         room = max_pages - len(found.visits) if not second else len(queue)
         if len(queue) > room:
@@ -63,11 +82,8 @@ def crawl(
             elif visit.outcome == "later" and not second:
                 again.append(visit.url)
                 continue
-            if follow and depth[visit.url] < max_depth:
-                for link in _links(visit, found, known, memory):
-                    if link not in depth and scope.follows(link):
-                        depth[link] = depth[visit.url] + 1
-                        queue.append(link)
+            if follow:
+                spread(visit)
         if not queue and again:
             queue, again, second = again, [], True
         elif second:
@@ -127,15 +143,23 @@ def _same_answers(found: Found, known: Mapping[str, str | None], memory: Mapping
 
 
 def _links(
-    visit: Visit, found: Found, known: Mapping[str, str | None], memory: Mapping[str, Remembered]
+    visit: Visit,
+    found: Found,
+    known: Mapping[str, str | None],
+    memory: Mapping[str, Remembered],
+    scope: Scope,
 ) -> tuple[str, ...]:
     if visit.seen:
+        if visit.facts and visit.facts.cut:
+            found.incomplete(f"{visit.url} is larger or has more links than are read")
         return visit.facts.links if visit.facts else ()
     if visit.outcome in ("later", "problem"):
         remembered = memory.get(visit.url)
         if remembered:
             return remembered.facts.links
-        if visit.outcome == "later" or visit.url in known:
+        # Without any memory, as after a lost cache, a page that is no document may have led to some.
+        lost = not memory and bool(known) and not scope.documents(visit.url)
+        if visit.outcome == "later" or visit.url in known or lost:
             found.incomplete(f"{visit.url} {visit.reason}, and where it links to is not known")
     return ()
 

@@ -134,7 +134,7 @@ class HttpClient:
         if self.settings.token is not None and origin(url) in self.settings.origins:
             headers["Authorization"] = f"Bearer {self.settings.token}"
         request = httpx2.Request("GET", url, headers=headers)
-        if request.url.host != origin(url)[1]:
+        if request.url.raw_host.decode("ascii").strip("[]") != origin(url)[1].strip("[]"):
             raise HttpError("refused", "names a host that is read in two ways")
         try:
             self._transport.begin(request, deadline)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import zlib
 
+MOST_MEMBERS = 10_000
+_SLICE = 1 << 16
+
 
 class TooLargeError(ValueError):
     pass
@@ -17,6 +20,7 @@ class Inflater:
         self._left = most
         self._member: zlib._Decompress | None = None
         self._any = False
+        self._members = 0
 
     def feed(self, data: bytes) -> bytes:
         parts = []
@@ -24,6 +28,9 @@ class Inflater:
             if self._member is None:
                 if self._any and not data.strip(b"\0"):
                     break  # padding after the last member
+                self._members += 1
+                if self._members > MOST_MEMBERS:
+                    raise ValueError(f"its gzip has more than {MOST_MEMBERS} members")
                 self._member = zlib.decompressobj(16 + zlib.MAX_WBITS)
             self._any = True
             try:
@@ -47,6 +54,7 @@ class Inflater:
 def gunzip(data: bytes, most: int) -> bytes:
     """All of ``data`` decoded, at most ``most`` bytes. Errors as Inflater's."""
     inflater = Inflater(most)
-    found = inflater.feed(data)
+    # In slices: what follows a member is copied for each, so that many small ones would cost the square of all.
+    found = b"".join(inflater.feed(data[at : at + _SLICE]) for at in range(0, len(data), _SLICE))
     inflater.end()
     return found

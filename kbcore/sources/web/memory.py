@@ -14,7 +14,7 @@ from typing import Any
 from kbcore.fingerprint import canonical
 from kbcore.sources.web.page import PageFacts
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,12 @@ def recall(file: Path, scope: str) -> dict[str, Remembered]:
             urls[entry["url"]]: Remembered(
                 str(entry["etag"]),
                 entry["digest"],
-                PageFacts(tuple(urls[n] for n in entry["links"]), bool(entry["noindex"]), entry["canonical"]),
+                PageFacts(
+                    tuple(urls[n] for n in entry["links"]),
+                    bool(entry["noindex"]),
+                    entry["canonical"],
+                    cut=bool(entry["cut"]),
+                ),
             )
             for entry in content["pages"]
         }
@@ -57,6 +62,7 @@ def remember(file: Path, scope: str, pages: Mapping[str, Remembered]) -> None:
             "links": [numbers.setdefault(link, len(numbers)) for link in page.facts.links],
             "noindex": page.facts.noindex,
             "canonical": page.facts.canonical,
+            "cut": page.facts.cut,
         }
         for url, page in sorted(pages.items())
     ]

@@ -16,11 +16,13 @@ MOST_LINKS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class PageFacts:
-    """``links`` are URLs in their one spelling in the order of the page; empty where the page says not to follow any."""
+    """``links`` are URLs in their one spelling in the order of the page; empty where the page says not to follow any.
+    ``cut`` says that the page is larger, or has more links, than is read."""
 
     links: tuple[str, ...] = ()
     noindex: bool = False
     canonical: str | None = None
+    cut: bool = False
 
 
 def read_page(data: bytes, url: str, *, charset: str | None = None, header: str = "", agent: str = "") -> PageFacts:
@@ -35,7 +37,7 @@ def read_page(data: bytes, url: str, *, charset: str | None = None, header: str 
     words = target.directives | _directives(_for_us(header, target.names))
     noindex = bool(words & {"noindex", "none"})
     links = () if words & {"nofollow", "none"} else tuple(dict.fromkeys(target.links))
-    return PageFacts(links, noindex, target.canonical)
+    return PageFacts(links, noindex, target.canonical, cut=target.cut or len(data) > MOST_BYTES)
 
 
 class _Target:
@@ -46,13 +48,17 @@ class _Target:
         self.canonical: str | None = None
         self.names = {"robots", agent.split("/")[0].strip().lower()} - {""}
         self._based = False
+        self.cut = False
 
     def start(self, tag: str, attributes: Any) -> None:
         tag = tag.lower()
         if tag in ("a", "area"):
             relation = (attributes.get("rel") or "").lower().split()
-            if attributes.get("href") and "nofollow" not in relation and len(self.links) < MOST_LINKS:
-                self._add(attributes["href"])
+            if attributes.get("href") and "nofollow" not in relation:
+                if len(self.links) < MOST_LINKS:
+                    self._add(attributes["href"])
+                else:
+                    self.cut = True
         elif tag == "base" and attributes.get("href") and not self._based:
             self._based = True
             self.base = _url(attributes["href"], self.base) or self.base

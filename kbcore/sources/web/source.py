@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableSequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -97,7 +97,8 @@ class WebSource:
         follow = bool(self._starts)
         with self._client() as http:
             robots = self._robots(http, until)
-            listed = self._listed(http, until)
+            reasons: MutableSequence[str] = []
+            listed = self._listed(http, until, reasons)
             visitor = self._visitor(http, robots, self._known, memory, self._spool, until=until)
             found = crawl(
                 visitor,
@@ -109,6 +110,8 @@ class WebSource:
                 known=self._known,
                 memory=memory,
             )
+        for reason in reasons:
+            found.incomplete(reason)
         self._check(found)
         pages = settled(found, self._known, memory)
         self._remember(found, pages, memory)
@@ -135,7 +138,7 @@ class WebSource:
         with self._client() as http:
             robots = self._robots(http, None)
             if self._sitemaps:
-                pages = self._listed(http, None, only_first=True)
+                pages = self._listed(http, None, [], only_first=True)
                 return f"{shown(self._sitemaps[0])} lists {len(pages)} pages"
             visit = self._visitor(http, robots, {}, {}, Spool(None)).visit(self._starts[0])
             if not visit.seen:
@@ -195,15 +198,21 @@ class WebSource:
         if urlsplit(url).hostname not in self._hosts:
             raise HttpError("redirect", f"leads to {shown(url)}, another host", remedy="see allow_hosts")
 
-    def _listed(self, http: HttpClient, until: float | None, only_first: bool = False) -> dict[str, str | None]:
-        """URL to modification time, of the pages that the sitemaps list and that are ours, in their order."""
+    def _listed(
+        self, http: HttpClient, until: float | None, reasons: MutableSequence[str], *, only_first: bool = False
+    ) -> dict[str, str | None]:
+        """URL to modification time, of the pages that the sitemaps list and that are ours, in their order. ``reasons``
+        gets why there may be others."""
         pages: dict[str, str | None] = {}
         queue = [(url, 0) for url in self._sitemaps[: 1 if only_first else None]]
         asked: set[str] = set()
         while queue and len(pages) <= self._section.max_pages:
             url, depth = queue.pop(0)
-            if url in asked or len(asked) >= MOST_SITEMAPS:
+            if url in asked:
                 continue
+            if len(asked) >= MOST_SITEMAPS:
+                reasons.append(f"there are more than {MOST_SITEMAPS} sitemaps; the others were not read")
+                break
             asked.add(url)
             try:
                 answer = http.get(url, check=self._check_host, max_bytes=SITEMAP_BYTES, until=until)
@@ -221,12 +230,18 @@ class WebSource:
                     continue
                 if self._scope.holds(page):
                     pages.setdefault(page, modified)
-            if depth < DEEPEST_SITEMAP and not only_first:
-                for text, _ in sitemap.sitemaps:
-                    try:
-                        queue.append((normal(text, url), depth + 1))
-                    except ValueError:
-                        continue
+            if only_first:
+                continue
+            if sitemap.sitemaps and depth >= DEEPEST_SITEMAP:
+                reasons.append(
+                    f"sitemaps are nested deeper than {DEEPEST_SITEMAP}; those below {shown(url)} were not read"
+                )
+                continue
+            for text, _ in sitemap.sitemaps:
+                try:
+                    queue.append((normal(text, url), depth + 1))
+                except ValueError:
+                    reasons.append(f"the sitemap {shown(url)} names another that is no URL")
         if self._sitemaps and not pages and not only_first:
             raise SourceError(
                 f"source {self.name!r}: the sitemaps list no page below {self._scope.prefix}",

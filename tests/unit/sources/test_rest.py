@@ -686,3 +686,19 @@ def test_dlt_leaves_nothing_behind_in_the_home_folder(tmp_path: Path) -> None:
 def test_the_shipped_recipes_are_to_be_found_among_the_configuration_too() -> None:
     named = {path.name for path in (ROOT / "config" / "recipes").glob("*.toml")}
     assert named == {"confluence.toml", "mediawiki.toml", "servicenow.toml", "zendesk.toml"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply({}, 503, {"Retry-After": "Mon, 01 Jan 99999999999 00:00:00 GMT"}),
+        Reply(b'{"articles":' + b"[" * 200_000),
+    ],
+    ids=["a date beyond all dates", "nested without end"],
+)
+def test_an_answer_that_is_none_is_an_error_of_its_source_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply
+) -> None:
+    monkeypatch.setattr(rest_session, "BACKOFF_SECONDS", 0.01)
+    with serving(Site(lambda asked: reply)) as site, pytest.raises(SourceError):
+        source(site, "zendesk", tmp_path).list(AT)

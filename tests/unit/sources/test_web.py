@@ -478,3 +478,63 @@ def test_a_source_that_cannot_work_says_what_to_mend(tmp_path: Path, monkeypatch
             patch.setitem(sys.modules, name, None)
             with pytest.raises(ConfigError, match=rf"{name} is not installed\n.*kbcore\[web\]"):
                 make_source(WebSection.model_validate(base), cache=tmp_path)
+
+
+def test_a_page_with_more_links_than_are_read_leaves_the_listing_incomplete_also_when_it_did_not_change(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbcore.sources.web.page.MOST_LINKS", 3)
+    site.pages["/docs/"] = page("Start", links=tuple(f"/docs/{n}" for n in range(6)), etag='"1"')
+    for number in range(6):
+        site.pages[f"/docs/{number}"] = page(f"Page {number}")
+    first = web(site, tmp_path).list(NOW)
+    assert not first.complete
+    assert any("more links than are read" in reason for _, reason in first.problems)
+    again = web(site, tmp_path)
+    again.known({item.uri: item.etag for item in first.items})
+    assert not again.list(NOW).complete
+
+
+def test_sitemaps_that_are_not_read_leave_the_listing_incomplete(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"/docs/s{n}.xml" for n in range(4)]
+    for number, name in enumerate(names):
+        site.pages[name] = sitemap(site.url(f"/docs/{number}"))
+        site.pages[f"/docs/{number}"] = page(f"Page {number}")
+    site.pages["/docs/all.xml"] = sitemap(*(site.url(name) for name in names), index=True)
+    source = web(site, tmp_path, sitemaps=[site.url("/docs/all.xml")])
+    assert source.list(NOW).complete
+    monkeypatch.setattr("kbcore.sources.web.source.MOST_SITEMAPS", 3)
+    cut = source.list(NOW)
+    assert (len(cut.items), cut.complete) == (2, False)
+
+
+def test_a_page_that_failed_at_first_leads_as_far_as_it_would_have(site: Site, tmp_path: Path) -> None:
+    links = {"": "ab", "a": "c", "b": "x", "x": "c", "c": "d", "d": ""}
+    for name, to in links.items():
+        site.pages[f"/docs/{name}"] = page(name or "start", links=tuple(f"/docs/{other}" for other in to))
+    whole = paths(web(site, tmp_path / "one", max_depth=3).list(NOW))
+    good = site.pages["/docs/a"]
+
+    def busy_once(out: Any) -> None:
+        site.pages["/docs/a"] = good
+        out.write(b"HTTP/1.0 503 Busy\r\nContent-Length: 0\r\n\r\n")
+
+    site.pages["/docs/a"] = Reply(write=busy_once)
+    listing = web(site, tmp_path / "two", max_depth=3).list(NOW)
+    assert (paths(listing), listing.complete) == (whole, True)
+
+
+def test_a_lost_cache_never_makes_a_listing_complete_that_cannot_see_behind_a_page(site: Site, tmp_path: Path) -> None:
+    site.pages["/docs/"] = page("Start", links=("/docs/hub", "/docs/p/a"))
+    site.pages["/docs/hub"] = page("Hub", links=("/docs/p/b",))
+    for name in ("a", "b"):
+        site.pages[f"/docs/p/{name}"] = page(name)
+    first = web(site, tmp_path, include=["docs/p/**"]).list(NOW)
+    assert paths(first) == ["docs/p/a", "docs/p/b"]
+    site.pages["/docs/hub"] = Reply(status=403)
+    (tmp_path / "pages.json").unlink()
+    again = web(site, tmp_path, include=["docs/p/**"])
+    again.known({item.uri: item.etag for item in first.items})
+    assert not again.list(NOW).complete
