@@ -112,7 +112,20 @@ class TestFigures:
         assert of("Alpha Beta 12 Gamma Delta Epsilon " * 9)["language_guess"] is None
 
 
+FRENCH = (
+    "Ouvrez «\xa0Sécurité\xa0», puis «\xa0Confidentialité\xa0»\xa0: l’accès est bloqué\xa0– ou refusé\xa0… Un écran "
+)
+FRENCH += "de 1920\xa0×\xa01080 est exigé\xa0; le câble (Ø\xa05 mm) est fourni. Cliquez à droite de «\xa0Activé\xa0»."
+
+
 class TestFlags:
+    def test_french_spaces_before_signs_are_no_mojibake(self) -> None:
+        for repeats in (1, 20):
+            assert of((FRENCH + "\n") * repeats)["flags"] == []
+            assert "mojibake" in of(FRENCH.encode().decode("latin-1") * repeats)["flags"]
+            assert "mojibake" in of(FRENCH.replace("\xa0", " ").encode().decode("cp1252") * repeats)["flags"]
+        assert of("Allez \xc3\xa0 la page, \xc3\xa0 droite, \xc3\xa0 gauche.")["flags"] == ["mojibake"]
+
     @pytest.mark.parametrize("media_type", [TEXT, PDF])
     @pytest.mark.parametrize("language", [*ORDINARY, *UNGUESSED])
     def test_ordinary_text_has_none(self, language: str, media_type: str) -> None:
