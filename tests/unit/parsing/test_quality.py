@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kbcore.errors import DocumentError
 from kbcore.parsing import ParseLimits, ParserPool, media_type_of
 from kbcore.parsing.child import parse
 from kbcore.parsing.media import HTML, MARKDOWN, PDF, TEXT
-from kbcore.parsing.quality import FLAGS, figures, flags_of
+from kbcore.parsing.quality import FLAGS, LETTER_LIKENESS, figures, flags_of
 from kbcore.sql import query
 from kbcore.types import Parsed
 from tests.support import SHARED, knowledge_base, refreshed
@@ -118,7 +119,21 @@ FRENCH = (
 FRENCH += "de 1920\xa0×\xa01080 est exigé\xa0; le câble (Ø\xa05 mm) est fourni. Cliquez à droite de «\xa0Activé\xa0»."
 
 
+VIETNAMESE = (
+    "Để đặt lại mật khẩu, hãy mở trang tự phục vụ và nhập số nhân viên của bạn. Mật khẩu mới phải có ít nhất mười bốn "
+    "ký tự và được thay đổi mỗi năm. Nếu trang không trả lời, hãy gọi cho bộ phận hỗ trợ và chuẩn bị sẵn mã số. Máy in hoạt "
+    "động với thẻ ở mỗi tầng; thẻ bị mất sẽ được khóa trong vòng vài phút sau cuộc gọi. Không ai được phép đổi mật khẩu của "
+    "người khác nếu không có sự đồng ý bằng văn bản. Kết nối mạng riêng ảo chỉ dùng được khi máy tính đã cập nhật."
+)
+
+
 class TestFlags:
+    def test_vietnamese_is_not_garbled(self) -> None:
+        for text in (VIETNAMESE, unicodedata.normalize("NFD", VIETNAMESE)):
+            assert of(text, PDF, (0,))["flags"] == []
+            assert of(text * 20, PDF, (0,))["flags"] == []
+        assert of(VIETNAMESE, PDF, (0,))["letter_likeness"] >= LETTER_LIKENESS
+
     def test_french_spaces_before_signs_are_no_mojibake(self) -> None:
         for repeats in (1, 20):
             assert of((FRENCH + "\n") * repeats)["flags"] == []
