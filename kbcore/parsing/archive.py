@@ -114,9 +114,10 @@ class Archive:
             raise DocumentError(f"{info.filename[:80]} cannot be read from its ZIP container: {said(exc)}") from exc
         return b"".join(parts)
 
-    def xml(self, name: str) -> Any:
-        """The root element of a member that is XML."""
-        return parse_xml(self.read(name), name)
+    def xml(self, name: str, *, as_page: bool = False) -> Any:
+        """The root element of a member that is XML. ``as_page`` allows the plain DOCTYPE that pages of books have."""
+        data = self.read(name, as_page=as_page)
+        return parse_xml(_PLAIN_DOCTYPE.sub(b"", data, count=1) if as_page else data, name)
 
     def related(self, part: str) -> dict[str, Relation]:
         """The relationships of a part ("" for the package) by id, without those that lead outside of the container."""

@@ -42,8 +42,12 @@ _UNMAPPED = regex.compile(
 # UTF-8 that was read as cp1252 or Latin-1: a lead byte and as many followers as it announces. Only leads of
 # alphabets that are in use: ß and a closing quote, as in "Spaß“", is German.
 _FOLLOWER = "[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+# French sets a no-break space before » and dashes ("Sécurité »"), and it stands in "1920 × 1080" and "Ø 50". What
+# begins with one counts if it is of a lead whose letter is common: broken à, Š, Π, Р, and the broken space itself.
+_AFTER_SPACE = "[\xa0«»‹›…–—’“”]"
 _MOJIBAKE = regex.compile(
-    rf"[ÂÃÄÅÎÏÐÑ×ØÙ]{_FOLLOWER}|[àáâã-í]{_FOLLOWER}{{2}}|ð{_FOLLOWER}{{3}}"
+    rf"[ÂÃÅÎÐ]{_FOLLOWER}|[ÄÏÑ×ØÙ](?!\xa0){_FOLLOWER}"
+    rf"|[àáâã-í](?!\xa0{_AFTER_SPACE}){_FOLLOWER}{{2}}|ð(?!\xa0{_AFTER_SPACE}{{2}}){_FOLLOWER}{{3}}"
     r"|(?:[РС][\u0400-\u04ff\xa0-\xbf\u2010-\u2122]){3,}"  # the same read as cp1251: every other letter is Р or С
     r"|[縺繧繝][\uff61-\uff9f\u3400-\u9fff]|锟斤拷"  # read as cp932; U+FFFD read as GBK
 )

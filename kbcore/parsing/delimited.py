@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbcore.parsing.tables import row_lines, squeezed
 from kbcore.types import Parsed
 
 _DELIMITERS = ",;\t|"
-_SAMPLE = 4_096  # csv.Sniffer takes the square of it in the worst case
+_SAMPLE = 20_000
 _FIELD = MB
 
 
@@ -61,11 +62,22 @@ def _delimiter(text: str, uri: str) -> tuple[str, str]:
     sample = text[:_SAMPLE]
     if len(text) > _SAMPLE and "\n" in sample:
         sample = sample[: sample.rindex("\n") + 1]
+    alike = {delimiter: _rows_alike(sample, delimiter) for delimiter in _DELIMITERS}
+    if any(alike.values()):
+        return text, max(_DELIMITERS, key=alike.__getitem__)  # the first of several
+    lines = [line for line in sample.split("\n") if line.strip()]
+    return text, max(_DELIMITERS, key=lambda d: (sum(d in line for line in lines), sample.count(d)))
+
+
+def _rows_alike(sample: str, delimiter: str) -> int:
+    """How many rows have the commonest number of cells above one. csv.Sniffer guesses from quotes, and takes them for cells."""
+    lengths: Counter[int] = Counter()
     try:
-        return text, csv.Sniffer().sniff(sample, _DELIMITERS).delimiter
-    except Exception:  # csv.Error, and whatever its expressions make of odd text
-        lines = [line for line in sample.split("\n") if line.strip()]
-        return text, max(_DELIMITERS, key=lambda d: (sum(d in line for line in lines), sample.count(d)))
+        for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter, skipinitialspace=True):
+            lengths[len(row)] += len(row) > 1
+    except csv.Error:  # what was read until then still tells
+        pass
+    return max(lengths.values(), default=0)
 
 
 def _text_of(

@@ -104,7 +104,7 @@ def _labels(archive: Archive, package: Any, opf: str) -> dict[str, str]:
         if not name or not (ncx or "nav" in item.get("properties", "").split()):
             continue
         try:
-            root = archive.xml(name)
+            root = archive.xml(name, as_page=not ncx)
         except DocumentError:
             continue
         for entry in below(root, "navPoint" if ncx else "a"):

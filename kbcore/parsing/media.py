@@ -52,11 +52,11 @@ _PARSER_IDS = {
     HTML: "html-1",
     TEXT: "text-1",
     PDF: "pdf-2",
-    CSV: "csv-1",
-    DOCX: "docx-1",
-    PPTX: "pptx-1",
-    XLSX: "xlsx-1",
-    EPUB: "epub-1",
+    CSV: "csv-2",
+    DOCX: "docx-2",
+    PPTX: "pptx-2",
+    XLSX: "xlsx-2",
+    EPUB: "epub-2",
 }
 
 _LEADING = b"\xef\xbb\xbf \t\r\n"

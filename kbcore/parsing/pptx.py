@@ -94,10 +94,10 @@ class _Slide:
         """The title, "" where there is none, and the blocks of text below it, notes last."""
         title_shape = self._guarded(lambda: self._slide.shapes.title)
         title = squeezed(clean(title_shape.text_frame.text)) if title_shape is not None else ""
-        skipped = title_shape.shape_id if title_shape is not None else None
+        skipped = title_shape._element if title_shape is not None else None
         blocks: list[str] = []
         for shape in self._ordered(self._slide.shapes, 0):
-            if skipped is None or shape.shape_id != skipped:
+            if shape._element is not skipped:  # not by id: copied shapes may have the same
                 blocks += self._guarded(lambda shape=shape: list(_blocks_of(shape))) or []
         blocks += self._guarded(self._notes) or []
         return title, [block for block in blocks if block.strip()]

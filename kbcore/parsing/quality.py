@@ -177,7 +177,9 @@ def letter_likeness(words: Sequence[str]) -> float | None:
 
     None where they are too few. Each word of letters alone counts once: a table repeats its few, and numbers them.
     """
-    distinct = {bare for word in set(words) if (bare := word.strip(string.punctuation).lower()).isalpha()}
+    distinct = {
+        bare for word in set(words) if (bare := _without_marks(word.strip(string.punctuation).lower())).isalpha()
+    }
     if len(distinct) < _ENOUGH_WORDS:
         return None
     joined = "".join(distinct)
@@ -186,6 +188,14 @@ def letter_likeness(words: Sequence[str]) -> float | None:
         return None
     length = math.hypot(*frequencies) * math.hypot(*_USUAL)
     return round(sum(a * b for a, b in zip(frequencies, _USUAL)) / length, 3)
+
+
+def _without_marks(word: str) -> str:
+    """The letters without their accents: most vowels of Vietnamese have one, and would count as no letters of a to z."""
+    if word.isascii():
+        return word
+    parts = unicodedata.normalize("NFD", word.replace("đ", "d"))
+    return "".join(char for char in parts if unicodedata.category(char) != "Mn")
 
 
 def _page_figures(parsed: Parsed) -> dict[str, Any]:

@@ -46,6 +46,7 @@ def described(header: Row, row: Row) -> str:
 def row_lines(rows: Iterable[Row]) -> Iterator[str]:
     """A line for each row, with the names of the header (if there is one) in each; titles above it as they are.
 
+    The names of columns that are empty in every row would stand in none of them: they come in a line of their own, last.
     ``rows`` may be without end; only the first are looked at to find the header.
     """
     source = iter(rows)
@@ -54,12 +55,15 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
     yield from (" ".join(filter(None, row)) for row in titles)
     rest = chain(first[start:], source)
     written = False
+    unused = {n for n, name in enumerate(header) if name}
     for row in rest:
         if line := described(header, row) if header else "; ".join(filter(None, row)):
             written = True
+            unused -= {n for n in unused if n < len(row) and row[n]}
             yield line
-    if header and not written:
-        yield "; ".join(filter(None, header))
+    if unused:
+        names = "; ".join(header[n] for n in sorted(unused))
+        yield f"without values: {names}" if written else names
 
 
 def heading_rows(rows: Sequence[Row]) -> tuple[Sequence[Row], Row, int]:

@@ -32,6 +32,7 @@ _DROPPED: tuple[str, ...] = (
 )
 _DROPPED += ("bookmarkEnd", "commentReference", "sdtPr", "sdtEndPr", "lastRenderedPageBreak", "tblGrid", "tblPrEx")
 _PICTURES = ("drawing", "pict", "object")
+_BLANKS = {"ptab": "tab", "cr": "br"}  # mammoth drops the first ones, and words would run together
 _MANY_COLUMNS = 1_000
 
 
@@ -82,6 +83,8 @@ def prepare(root: Any, levels: tuple[dict[str, int], str], notes: set[tuple[str,
     for reference in list(below(root, "footnoteReference", "endnoteReference")):
         if (local(reference).removesuffix("Reference"), _of(reference, "id")) not in notes:
             _remove(reference)
+    for blank in list(below(root, *_BLANKS)):
+        _replace(blank, [etree.Element(f"{{{W}}}{_BLANKS[local(blank)]}")])
     for symbol in list(below(root, "sym")):
         if not re.fullmatch(r"[0-9A-Fa-f]{1,6}", _of(symbol, "char")):
             _remove(symbol)

@@ -119,6 +119,15 @@ def test_notes_follow_the_paragraph_that_cites_them() -> None:
     assert text_of(cited + p("Next"), footnotes=notes) == "Words[1] on\n\n[1] The note\n\nNext"
 
 
+def test_tabs_by_position_and_carriage_returns_part_words() -> None:
+    def words(between: str) -> list[str]:
+        return text_of(f"<w:p><w:r><w:t>one</w:t>{between}<w:t>two</w:t></w:r></w:p>").split()
+
+    assert words('<w:ptab w:relativeTo="margin" w:alignment="right" w:leader="none"/>') == ["one", "two"]
+    assert words("<w:cr/>") == words("<w:br/>")
+    assert len(words("<w:cr/>")) > 1
+
+
 def test_formulas_are_text() -> None:
     assert text_of(f"<w:p>{r('is ')}<m:oMath><m:r><m:t>E=mc2</m:t></m:r></m:oMath></w:p>") == "is E=mc2"
 

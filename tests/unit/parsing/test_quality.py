@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kbcore.errors import DocumentError
 from kbcore.parsing import ParseLimits, ParserPool, media_type_of
 from kbcore.parsing.child import parse
 from kbcore.parsing.media import HTML, MARKDOWN, PDF, TEXT
-from kbcore.parsing.quality import FLAGS, figures, flags_of
+from kbcore.parsing.quality import FLAGS, LETTER_LIKENESS, figures, flags_of
 from kbcore.sql import query
 from kbcore.types import Parsed
 from tests.support import SHARED, knowledge_base, refreshed
@@ -112,7 +113,34 @@ class TestFigures:
         assert of("Alpha Beta 12 Gamma Delta Epsilon " * 9)["language_guess"] is None
 
 
+FRENCH = (
+    "Ouvrez «\xa0Sécurité\xa0», puis «\xa0Confidentialité\xa0»\xa0: l’accès est bloqué\xa0– ou refusé\xa0… Un écran "
+)
+FRENCH += "de 1920\xa0×\xa01080 est exigé\xa0; le câble (Ø\xa05 mm) est fourni. Cliquez à droite de «\xa0Activé\xa0»."
+
+
+VIETNAMESE = (
+    "Để đặt lại mật khẩu, hãy mở trang tự phục vụ và nhập số nhân viên của bạn. Mật khẩu mới phải có ít nhất mười bốn "
+    "ký tự và được thay đổi mỗi năm. Nếu trang không trả lời, hãy gọi cho bộ phận hỗ trợ và chuẩn bị sẵn mã số. Máy in hoạt "
+    "động với thẻ ở mỗi tầng; thẻ bị mất sẽ được khóa trong vòng vài phút sau cuộc gọi. Không ai được phép đổi mật khẩu của "
+    "người khác nếu không có sự đồng ý bằng văn bản. Kết nối mạng riêng ảo chỉ dùng được khi máy tính đã cập nhật."
+)
+
+
 class TestFlags:
+    def test_vietnamese_is_not_garbled(self) -> None:
+        for text in (VIETNAMESE, unicodedata.normalize("NFD", VIETNAMESE)):
+            assert of(text, PDF, (0,))["flags"] == []
+            assert of(text * 20, PDF, (0,))["flags"] == []
+        assert of(VIETNAMESE, PDF, (0,))["letter_likeness"] >= LETTER_LIKENESS
+
+    def test_french_spaces_before_signs_are_no_mojibake(self) -> None:
+        for repeats in (1, 20):
+            assert of((FRENCH + "\n") * repeats)["flags"] == []
+            assert "mojibake" in of(FRENCH.encode().decode("latin-1") * repeats)["flags"]
+            assert "mojibake" in of(FRENCH.replace("\xa0", " ").encode().decode("cp1252") * repeats)["flags"]
+        assert of("Allez \xc3\xa0 la page, \xc3\xa0 droite, \xc3\xa0 gauche.")["flags"] == ["mojibake"]
+
     @pytest.mark.parametrize("media_type", [TEXT, PDF])
     @pytest.mark.parametrize("language", [*ORDINARY, *UNGUESSED])
     def test_ordinary_text_has_none(self, language: str, media_type: str) -> None:

@@ -73,6 +73,14 @@ class TestSlides:
             "left", "right", "grouped left", "grouped right", "| h | i |\n| --- | --- |\n| v | w |", "last"
         ]  # fmt: skip
 
+    def test_a_shape_with_the_id_of_the_title_is_read(self) -> None:
+        deck = pptx.Presentation()
+        slide = deck.slides.add_slide(deck.slide_layouts[5])
+        slide.shapes.title.text = "Hello"
+        put(slide, "words", 1, 4)
+        slide.shapes[-1]._element.nvSpPr.cNvPr.set("id", str(slide.shapes.title.shape_id))
+        assert parsed(deck).text == "# Slide 1: Hello\n\nwords"
+
     def chart_deck(self) -> bytes:
         deck = pptx.Presentation()
         slide = deck.slides.add_slide(deck.slide_layouts[6])
@@ -177,6 +185,19 @@ class TestBooks:
         ncx = '<ncx><navPoint><navLabel><text>Part one</text></navLabel><content src="a.xhtml"/></navPoint></ncx>'
         entry = '<item id="n" href="toc.ncx" media-type="application/x-dtbncx+xml"/>'
         assert book(epub_of({"a.xhtml": "<p>x</p>"}, manifest=entry, **{"OPS/toc.ncx": ncx})).text == "# Part one\n\nx"
+
+    def test_a_page_of_contents_may_have_a_plain_doctype(self) -> None:
+        nav = '<?xml version="1.0"?><!DOCTYPE html>{}<html xmlns="http://www.w3.org/1999/xhtml"><body><nav>'
+        nav += '<a href="a.xhtml">Chapter one</a></nav></body></html>'
+        entry = '<item id="n" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>'
+
+        def text_with(nav: str) -> str:
+            return book(epub_of({"a.xhtml": "<p>x</p>"}, manifest=entry, **{"OPS/nav.xhtml": nav})).text
+
+        assert text_with(nav.format("")) == "# Chapter one\n\nx"
+        with_entity = nav.replace("<!DOCTYPE html>", '<!DOCTYPE html [<!ENTITY e "x">]>')
+        assert "Chapter one" not in text_with(with_entity.format(""))
+        assert "Chapter one" not in text_with(nav.format("<!DOCTYPE html>"))
 
     def test_a_damaged_chapter_is_counted_and_the_rest_is_read(self) -> None:
         result = book(epub_of({"gone%20.xhtml": "<p>x</p>", "a.xhtml": "<p>here</p>"}))

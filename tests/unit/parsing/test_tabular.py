@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import time
 from typing import Any
 
 import openpyxl
@@ -56,6 +57,24 @@ class TestDelimited:
         lines = [("Name", "Note"), ("Ann", "x, y"), ("Bo", "z")]
         text = "\n".join(delimiter.join(f'"{cell}"' if "," in cell else cell for cell in line) for line in lines)
         assert csv_text(text).splitlines() == ["Name: Ann; Note: x, y", "Name: Bo; Note: z"]
+
+    def test_quoted_words_within_cells_do_not_choose_the_delimiter(self) -> None:
+        text = 'Thema;Text\nA;Klick auf "Start", "Einstellungen", "System"\nB;Zwei'
+        first = 'Thema: A; Text: Klick auf "Start", "Einstellungen", "System"'
+        assert csv_text(text).splitlines() == [first, "Thema: B; Text: Zwei"]
+        assert csv_text("Name;Price\nNut;1,5\nBolt;2,5\n") == "Name: Nut; Price: 1,5\nName: Bolt; Price: 2,5"
+
+    def test_many_quotes_take_no_time(self) -> None:
+        started = time.process_time()
+        csv_of("Name;Text\n" + "x;" + '"a" , ' * 20_000)
+        assert time.process_time() - started < 2
+
+    def test_names_of_empty_columns_are_kept(self) -> None:
+        assert csv_text("Name,Phone,City,Fax\nAnn,,Bonn,\nBo,,Ulm\n").splitlines() == [
+            "Name: Ann; City: Bonn",
+            "Name: Bo; City: Ulm",
+            "without values: Phone; Fax",
+        ]
 
     def test_endings_and_first_lines_name_the_delimiter(self) -> None:
         assert csv_text("a\tb, c\n1\t2\n", "a.tsv") == "a: 1; b, c: 2"
@@ -157,6 +176,16 @@ class TestWorkbook:
         with pytest.raises(DocumentError, match="more than 1,000,000 cells"):
             parsed(workbook)
 
+    def test_empty_rows_do_not_count_as_cells(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        workbook = workbook_of(["Item", "Price"], ["Bolt", 2])
+        workbook.active.row_dimensions[1_048_576].height = 20
+        assert parsed(workbook).text == "# Prices\n\n| Item | Price |\n| --- | --- |\n| Bolt | 2 |"
+        workbook.active.cell(1_048_576, 1).number_format = "0.00"
+        assert parsed(workbook).stats["rows"] == 2
+        monkeypatch.setattr(xlsx, "_WALKED", 1_000_000)
+        with pytest.raises(DocumentError, match="cells"):
+            parsed(workbook)
+
     @pytest.mark.parametrize(
         ("value", "code", "text"),
         [
@@ -178,6 +207,20 @@ class TestWorkbook:
             (datetime.time(3, 4), "h", "03:04:00"),
             (datetime.timedelta(hours=30), "h", "1 day, 6:00:00"),
             ("#N/A", "General", "#N/A"),
+            (1234, "000000", "001234"),
+            (-7, "000.0", "-007.0"),
+            (7, '"R"000', "R007"),
+            (-7, "\\R\\-000", "-R-007"),
+            (7, '"R"000" kg"', "R007 kg"),
+            (7, '"€"0', "7 €"),
+            (1234567, '0.0,,"M"', "1.2 M"),
+            (1234567, '#,##0,"k"', "1235 k"),
+            (1500000, '#,,"M"', "1.5 M"),
+            (1234567, "#,##0", "1234567"),
+            (0.25, "#.00", "0.25"),
+            (0.5, "# ?/?", "0.5"),
+            (float("nan"), "000", "nan"),
+            (datetime.datetime(9999, 12, 31, 23, 59, 59, 600_000), "d", "9999-12-31 23:59:59"),
         ],
     )
     def test_values_are_shown_without_noise(self, value: Any, code: str, text: str) -> None:
