@@ -223,11 +223,11 @@ class Comparison:
         for source in sorted({h.source for h in gone}):
             mine = [h for h in gone if h.source == source and h.doc_id not in plan.renamed]
             holding = sum(1 for h in plan.base.held.values() if h.source == source)
+            waiting = mine
             if source in guards and not guards[source].withholds(len(mine), holding):
                 waiting = [h for h in mine if _file_name(h.uri) in arriving]
-            else:
-                waiting = mine
-            plan.removed += [h for h in mine if h not in waiting] + waiting[:approved]
+                plan.removed += [h for h in mine if _file_name(h.uri) not in arriving]
+            plan.removed += waiting[:approved]
             plan.withheld += waiting[approved:]
             approved -= min(approved, len(waiting))
 

@@ -65,6 +65,8 @@ class Plan:
 
     def content_digest(self) -> str:
         """The content digest of the release that this plan comes to; the base's own where nothing changes."""
+        if self.base.manifest is not None and not self.publishes:
+            return self.base.manifest.content_digest
         gone = {held.doc_id for held in self.gone}
         digests = {doc_id: held.doc_digest for doc_id, held in self.base.held.items() if doc_id not in gone}
         digests |= {row.doc_id: row.doc_digest for row in self.rows}

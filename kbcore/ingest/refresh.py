@@ -322,7 +322,7 @@ class _Refresh:
             dry_run=dry_run,
             renamed=plan.renamed,
             texts_to_embed=texts_to_embed,
-            content_digest=plan.content_digest(),
+            content_digest=manifest.content_digest if manifest else plan.content_digest(),
             estimated_seconds=estimated_seconds,
         )
 
