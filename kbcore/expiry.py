@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbcore.errors import UsageError
+from kbcore.promotion import require_reason
 from kbcore.store.repository import Repository, Run
 from kbcore.verification import verify_release
 
@@ -10,7 +10,6 @@ from kbcore.verification import verify_release
 def expire(repository: Repository, release: str, *, reason: str, run: Run) -> None:
     """Mark ``release`` as expired. UsageError for the current release, a pinned one, and the newest one, on which the
     next refresh builds; a newest one that is damaged may expire, so that the next refresh builds on the one before."""
-    if not reason.strip():
-        raise UsageError("a reason is required", remedy='say why: --reason "..."')
+    require_reason(reason)
     damaged = release == repository.head() and bool(verify_release(repository, release))
     repository.expire(release, reason=reason, run=run, damaged=damaged)

@@ -59,7 +59,7 @@ def promote(
     check_embedder: bool = True,
 ) -> Promotion:
     """A person makes ``release`` current; works under a hold and keeps it unless ``lift``."""
-    _require(reason)
+    require_reason(reason)
     if release in repository.expired():
         raise RefusedError(f"{release} has expired", remedy="see: kb releases")
     manifest = repository.manifest(release)
@@ -83,7 +83,7 @@ def rollback(
     check_embedder: bool = True,
 ) -> Promotion:
     """Go back to the release that was current before, or to ``to``; holds, and blocks the content it leaves."""
-    _require(reason)
+    require_reason(reason)
     state = repository.state()
     if state.release is None:
         raise RefusedError("there is no current release to roll back from", remedy="see: kb history")
@@ -110,7 +110,7 @@ def rollback(
 
 def undo(repository: Repository, catalog: Catalog, *, reason: str, run: Run, check_embedder: bool = True) -> Promotion:
     """Restore the state before the last record of the log."""
-    _require(reason)
+    require_reason(reason)
     state = repository.state()
     if state.seq == 0:
         raise UsageError("there is nothing to undo", remedy="see: kb history")
@@ -124,24 +124,25 @@ def undo(repository: Repository, catalog: Catalog, *, reason: str, run: Run, che
 
 
 def hold(repository: Repository, *, reason: str, run: Run) -> Promotion:
-    _require(reason)
+    require_reason(reason)
     return repository.append(log.hold, reason=reason, run=run)
 
 
 def lift(repository: Repository, *, reason: str, run: Run) -> Promotion:
-    _require(reason)
+    require_reason(reason)
     return repository.append(log.lift, reason=reason, run=run)
 
 
 def pin(repository: Repository, release: str, *, reason: str, run: Run, remove: bool = False) -> Promotion:
     """Keep a release whatever retention says, or let it go again."""
-    _require(reason)
+    require_reason(reason)
     repository.manifest(release)
     move = log.unpin if remove else log.pin
     return repository.append(lambda state, stamp: move(state, release, stamp), reason=reason, run=run)
 
 
-def _require(reason: str) -> None:
+def require_reason(reason: str) -> None:
+    """UsageError where none is given: the log keeps why."""
     if not reason.strip():
         raise UsageError("a reason is required", remedy='say why: --reason "..."')
 
