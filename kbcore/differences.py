@@ -6,15 +6,12 @@ import difflib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
-import numpy as np
-
 from kbcore.errors import KbError, UsageError
-from kbcore.planning import Held, pair_renames
+from kbcore.planning import pair_renames
+from kbcore.store.inventory import Inventory
 from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository
 from kbcore.types import Json
-
-COLUMNS = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "doc_digest", "first_chunk", "chunk_count")
 
 
 @dataclass(frozen=True)
@@ -47,47 +44,15 @@ class Difference:
         return {**asdict(self), "differs": self.differs}
 
 
-class _Documents:
-    """The live documents of one release, and the chunk texts of each."""
-
-    def __init__(self, repository: Repository, release: str) -> None:
-        self.manifest: Manifest = repository.manifest(release)
-        self.segments = repository.segments(self.manifest)
-        self.held: dict[str, Held] = {}
-        self._spans: dict[str, tuple[int, int]] = {}
-        for number, segment in enumerate(self.segments):
-            rows = segment.documents(COLUMNS).to_pylist()
-            for row in np.flatnonzero(segment.live_documents(repository.erased())):
-                values = rows[row]
-                first, count = values.pop("first_chunk"), values.pop("chunk_count")
-                self.held[values["doc_id"]] = Held(segment=number, row=int(row), **values)
-                self._spans[values["doc_id"]] = (first, count)
-        self._texts: dict[int, list[str]] = {}
-
-    def chunk_digests(self, doc_id: str) -> Counter[str]:
-        number = self.held[doc_id].segment
-        if number not in self._texts:
-            self._texts[number] = self.segments[number].chunks(["text_sha256"]).column("text_sha256").to_pylist()
-        first, count = self._spans[doc_id]
-        return Counter(self._texts[number][first : first + count])
-
-    def text(self, doc_id: str) -> str | None:
-        held = self.held.get(doc_id)
-        if held is None:
-            return None
-        found: str = self.segments[held.segment].documents(["text"]).column("text")[held.row].as_py()
-        return found
-
-
 def compare_releases(repository: Repository, old: str, new: str) -> Difference:
     """What ``new`` has that ``old`` had not, and the reverse. A rename is a pair of ids with equal bytes."""
-    left, right = _Documents(repository, old), _Documents(repository, new)
-    renamed = _renames(left, right)
+    left, right = Inventory(repository, old), Inventory(repository, new)
+    renamed = renames(left, right)
     changed = []
     both = sorted(left.held.keys() & right.held.keys())
     for doc_id in both:
         if left.held[doc_id].doc_digest != right.held[doc_id].doc_digest:
-            before, after = left.chunk_digests(doc_id), right.chunk_digests(doc_id)
+            before, after = Counter(left.chunk_digests(doc_id)), Counter(right.chunk_digests(doc_id))
             kept = (before & after).total()
             changed.append({"doc_id": doc_id, "kept": kept, "new": after.total() - kept, "gone": before.total() - kept})
     removed = sorted(left.held.keys() - right.held.keys() - renamed.keys())
@@ -117,7 +82,7 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
 
     A document that was renamed with equal bytes in between is compared under both of its ids, whichever is given.
     """
-    before, after = _Documents(repository, old), _Documents(repository, new)
+    before, after = Inventory(repository, old), Inventory(repository, new)
     if doc_id not in before.held and doc_id not in after.held:
         near = [known for known in sorted(before.held.keys() | after.held.keys()) if known.endswith(f":{doc_id}")]
         near = near or difflib.get_close_matches(doc_id, before.held.keys() | after.held.keys(), n=1)
@@ -125,7 +90,7 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
             f"neither {old} nor {new} holds {doc_id!r}",
             remedy=f"did you mean {near[0]}?" if near else "see: kb documents",
         )
-    renamed = _renames(before, after)
+    renamed = renames(before, after)
     old_id = next((a for a, b in renamed.items() if b == doc_id), doc_id)
     new_id = renamed.get(doc_id, doc_id)
     left, right = before.text(old_id), after.text(new_id)
@@ -155,7 +120,7 @@ def _tombstones(repository: Repository, newest: Manifest, oldest: str, wanted: s
     return [found[doc_id] for doc_id in sorted(found)]
 
 
-def _renames(left: _Documents, right: _Documents) -> dict[str, str]:
+def renames(left: Inventory, right: Inventory) -> dict[str, str]:
     """Old id to new id of documents that are under another id with equal bytes."""
     gone = [held for doc_id, held in sorted(left.held.items()) if doc_id not in right.held]
     fresh = {doc_id: held.content_sha256 for doc_id, held in sorted(right.held.items()) if doc_id not in left.held}

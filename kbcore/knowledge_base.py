@@ -9,7 +9,8 @@ from kbcore.clock import Clock, Token, random_token, system_clock
 from kbcore.config import Config, load
 from kbcore.embedding.catalog import Catalog
 from kbcore.ingest.recipe import embedder_spec
-from kbcore.retrieval.retriever import RetrievalSettings, Retriever
+from kbcore.retrieval.retriever import Retriever
+from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.store.objects import LocalStore
 from kbcore.store.repository import Repository
 from kbcore.types import Mode
@@ -51,16 +52,7 @@ class KnowledgeBase:
         return Catalog(embedder_spec(self.config), self.config.models.folders)
 
     def settings(self) -> RetrievalSettings:
-        chosen = self.config.retrieval
-        return RetrievalSettings(
-            mode=chosen.mode,
-            fusion=chosen.fusion,
-            alpha=chosen.alpha,
-            k=chosen.k,
-            idf=chosen.idf,
-            weak_cosine=chosen.weak_cosine,
-            freshness_days={s.name: s.freshness_days for s in self.config.sources if s.freshness_days is not None},
-        )
+        return RetrievalSettings.of(self.config)
 
     def retriever(self, release: str = "current", *, mode: Mode | None = None) -> Retriever:
         """A retriever on a release (``current``, ``previous``, ``latest``, a name or a prefix of one).

@@ -9,7 +9,8 @@ from functools import partial
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import CorruptReleaseError, KbError, KbUnavailableError
 from kbcore.fingerprint import content_digest
-from kbcore.retrieval.retriever import RetrievalSettings, Retriever
+from kbcore.retrieval.retriever import Retriever
+from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.store import layout
 from kbcore.store.manifest import Manifest

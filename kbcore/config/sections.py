@@ -62,7 +62,8 @@ class RetrievalSection(Section):
     alpha: float = Field(0.5, ge=0, le=1)
     k: int = Field(5, ge=1, le=200)
     idf: Literal["lucene", "okapi"] = "lucene"
-    weak_cosine: float = Field(0.25, ge=-1, le=1)
+    weak_cosine: float | None = Field(None, ge=-1, le=1)
+    weak_share: float | None = Field(None, ge=0, le=1)
 
 
 class ScheduleSection(Section):

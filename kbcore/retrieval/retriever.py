@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
+from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
 from kbcore.store.confirmations import Confirmations
 from kbcore.store.manifest import Manifest
@@ -35,17 +34,9 @@ PARTS: dict[str, tuple[Part, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalSettings:
-    """Defaults of a retriever. ``freshness_days`` is by source; ``weak_cosine`` the cut of the evidence rule."""
-
-    mode: Mode = "hybrid"
-    fusion: Fusion = "minmax"
-    alpha: float = 0.5
-    k: int = 5
-    idf: Literal["lucene", "okapi"] = "lucene"
-    weak_cosine: float = 0.25
-    freshness_days: Mapping[str, float] | None = None
+def default_depth(k: int, fusion: Fusion) -> int:
+    """How many chunks each matcher names where a hybrid search is asked for ``k``."""
+    return 3 * k if fusion == "minmax" else max(3 * k, MIN_DEPTH)
 
 
 class Retriever:
@@ -105,8 +96,12 @@ class Retriever:
         mode: Mode | None = None,
         fusion: Fusion | None = None,
         alpha: float | None = None,
+        depth: int | None = None,
     ) -> SearchResult:
         """The ``k`` best chunks for ``query``, fewer where fewer match; order by score, ties by chunk id.
+
+        ``depth`` is how many chunks each matcher of a hybrid search names (default 3 k, for reciprocal ranks at least
+        100): with the depth of a smaller k, the first hits are those that a search for that k gives.
 
         A blank query finds nothing and embeds nothing. UsageError on k < 1, a query of more than 10,000 characters, or
         a mode this retriever was not opened for; KbUnavailableError where search could not run at all.
@@ -131,6 +126,7 @@ class Retriever:
                 mode,
                 fusion or self.settings.fusion,
                 self.settings.alpha if alpha is None else alpha,
+                depth,
             )
         except (RuntimeError, MemoryError) as error:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
@@ -204,13 +200,14 @@ class Retriever:
     def _judge(self, found: _Found, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
         """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
         more, so that "how" and "to" are no evidence; never the fused score."""
-        best_cosine = max((hit.cosine for hit in hits if hit.cosine is not None), default=None)
+        cut = self.settings.cut
+        share = found.matched_share if found.by_terms else None
         evidence: Json = {
-            "best_cosine": best_cosine,
+            "best_cosine": found.best_cosine,
             "query_terms": found.query_terms,
             "matched_terms": found.matched_terms,
             "matched_share": round(found.matched_share, 4),
-            "weak_cosine": self.settings.weak_cosine,
+            "cut": cut.to_json(),
             "query_tokens": found.query_tokens,
             "query_truncated": found.query_truncated,
             "ntotal": found.ntotal,
@@ -219,8 +216,7 @@ class Retriever:
         }
         if not hits:
             return "no_match", evidence
-        weak = best_cosine is not None and best_cosine < self.settings.weak_cosine and found.matched_share < 0.5
-        return ("weak_evidence" if weak else "hits"), evidence
+        return ("weak_evidence" if cut.is_weak(found.best_cosine, share) else "hits"), evidence
 
 
 class _Seen:
@@ -268,6 +264,8 @@ class _Found:
     query_terms: int = 0
     matched_terms: int = 0
     matched_share: float = 0.0
+    by_terms: bool = False
+    best_cosine: float | None = None
     query_tokens: int | None = None
     query_truncated: bool = False
     ntotal: int = 0
@@ -276,10 +274,18 @@ class _Found:
 
     @classmethod
     def of(
-        cls, snapshot: Snapshot, embedder: Embedder | None, query: str, k: int, mode: Mode, fusion: Fusion, alpha: float
+        cls,
+        snapshot: Snapshot,
+        embedder: Embedder | None,
+        query: str,
+        k: int,
+        mode: Mode,
+        fusion: Fusion,
+        alpha: float,
+        depth: int | None,
     ) -> _Found:
         found = cls([], "none", {}, {}, {}, {})
-        depth = k if mode != "hybrid" else 3 * k if fusion == "minmax" else max(3 * k, MIN_DEPTH)
+        depth = k if mode != "hybrid" else depth or default_depth(k, fusion)
         vector = found._vector(snapshot, embedder, query, depth) if embedder is not None else []
         keyword = found._keyword(snapshot, query, depth) if snapshot.lexical and mode != "vector" else []
         if mode == "hybrid" and vector and keyword:
@@ -299,11 +305,14 @@ class _Found:
         nearest = snapshot.dense.search(self.query_vector, depth, snapshot.ids)
         self.ntotal, self.raw_labels, self.bounded = nearest.ntotal, nearest.raw_labels, nearest.bounded_labels
         self.vector_ranks = {row: rank for rank, (row, _) in enumerate(nearest.hits, start=1)}
+        # Of the list, not of the hits: it is the same however many of them are asked for.
+        self.best_cosine = nearest.hits[0][1] if nearest.hits else None
         return list(nearest.hits)
 
     def _keyword(self, snapshot: Snapshot, query: str, depth: int) -> list[tuple[int, float]]:
         assert snapshot.lexical is not None
         terms = query_terms(query)
+        self.by_terms = True
         self.query_terms = len(terms)
         held = [term for term in terms if snapshot.lexical.document_frequency(term)]
         self.matched_terms = len(held)

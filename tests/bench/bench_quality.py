@@ -28,7 +28,7 @@ from kbcore.embedding.batches import embed_texts
 from kbcore.embedding.catalog import EmbedderSpec
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 from kbcore.index.lexical import StoredBM25, build_postings
-from kbcore.retrieval.retriever import RetrievalSettings
+from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.tokenization import query_terms, tokens
 from kbcore.workers import worker_pool
 

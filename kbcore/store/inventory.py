@@ -1,0 +1,64 @@
+"""The documents that one release holds, looked up by id."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from kbcore.planning import Held
+from kbcore.store.manifest import Manifest
+from kbcore.store.repository import Repository
+from kbcore.store.segment import Segment
+
+COLUMNS = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "doc_digest")
+MORE = ("title", "text_sha256", "first_chunk", "chunk_count")
+
+
+class Inventory:
+    """The live documents of ``release``, erased ones left out. Texts and chunks are read when they are asked for."""
+
+    def __init__(self, repository: Repository, release: str) -> None:
+        self.manifest: Manifest = repository.manifest(release)
+        self.segments: list[Segment] = repository.segments(self.manifest)
+        self.held: dict[str, Held] = {}
+        self.titles: dict[str, str] = {}
+        self.text_digests: dict[str, str] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
+        self._by_uri: dict[str, list[str]] = defaultdict(list)
+        erased = repository.erased()
+        for number, segment in enumerate(self.segments):
+            rows = segment.documents([*COLUMNS, *MORE]).to_pylist()
+            for row in np.flatnonzero(segment.live_documents(erased)):
+                values = rows[row]
+                doc_id = values["doc_id"]
+                self.titles[doc_id] = values.pop("title")
+                self.text_digests[doc_id] = values.pop("text_sha256")
+                self._spans[doc_id] = values.pop("first_chunk"), values.pop("chunk_count")
+                self._by_uri[values["uri"]].append(doc_id)
+                self.held[doc_id] = Held(segment=number, row=int(row), **values)
+        self._digests: dict[int, list[str]] = {}
+
+    @property
+    def release(self) -> str:
+        return self.manifest.release
+
+    def with_uri(self, uri: str) -> list[str]:
+        """Ids of the documents with this URI, one a source that has it."""
+        return sorted(self._by_uri.get(uri, ()))
+
+    def chunk_digests(self, doc_id: str) -> list[str]:
+        """Digests of the texts of a document's chunks, in order. KeyError where the release does not hold it."""
+        number = self.held[doc_id].segment
+        if number not in self._digests:
+            self._digests[number] = self.segments[number].chunks(["text_sha256"]).column("text_sha256").to_pylist()
+        first, count = self._spans[doc_id]
+        return self._digests[number][first : first + count]
+
+    def text(self, doc_id: str) -> str | None:
+        """The document's text, None where the release does not hold it."""
+        held = self.held.get(doc_id)
+        if held is None:
+            return None
+        found: str = self.segments[held.segment].documents(["text"]).column("text")[held.row].as_py()
+        return found
