@@ -20,6 +20,8 @@
     ├── DocumentError               one document could not be fetched or parsed
     │   ├── SkippedDocumentError        there is nothing to index in it: blank, or of a kind no parser reads
     │   └── HttpError                   a request over the web that came to no usable answer
+    ├── EvaluationError             an evaluation could not be carried out: invalid, which is neither zero nor a pass
+    │   └── EvaluationSetError          an evaluation set does not read, or has a line that is wrong
     ├── RefusedError                policy refused what was asked (a hold, a blocked release, a guard)
     └── KbUnavailableError          search could not run at all; never the same as finding nothing
 
@@ -140,6 +142,14 @@ class HttpError(DocumentError):
     def __init__(self, kind: str, message: str, *, remedy: str = "", transient: bool = False) -> None:
         super().__init__(message, remedy=remedy, transient=transient)
         self.kind = kind
+
+
+class EvaluationError(KbError):
+    exit_code = 6
+
+
+class EvaluationSetError(EvaluationError):
+    exit_code = 2
 
 
 class RefusedError(KbError):

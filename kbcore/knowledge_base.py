@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from kbcore.clock import Clock, Token, random_token, system_clock
 from kbcore.config import Config, load
 from kbcore.embedding.catalog import Catalog
+from kbcore.errors import UsageError
+from kbcore.evaluation.calibration import cut_of
+from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.ingest.recipe import embedder_spec
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
+from kbcore.store.manifest import Manifest
 from kbcore.store.objects import LocalStore
 from kbcore.store.repository import Repository
 from kbcore.types import Mode
@@ -51,8 +56,22 @@ class KnowledgeBase:
     def catalog(self) -> Catalog:
         return Catalog(embedder_spec(self.config), self.config.models.folders)
 
-    def settings(self) -> RetrievalSettings:
-        return RetrievalSettings.of(self.config)
+    def settings(self, manifest: Manifest, mode: Mode | None = None) -> RetrievalSettings:
+        """How ``manifest`` is searched: as configured, at the cut that an evaluation calibrated for its embedder."""
+        chosen = mode or self.config.retrieval.mode
+        settings = RetrievalSettings.of(self.config, cut_of(self.repository, manifest, chosen))
+        return replace(settings, mode=chosen)
+
+    def questions(self, file: str | Path | None = None) -> QuestionSet:
+        """The evaluation set of ``file``, or the one the configuration names; UsageError where neither is."""
+        chosen = file or self.config.gate.evalset
+        if not chosen:
+            raise UsageError(
+                "no evaluation set is named",
+                remedy='name one in the configuration, [gate] evalset = "config/evalsets/my.jsonl", or with --set FILE; '
+                "kb evalset draft proposes questions",
+            )
+        return load_questions(chosen)
 
     def retriever(self, release: str = "current", *, mode: Mode | None = None) -> Retriever:
         """A retriever on a release (``current``, ``previous``, ``latest``, a name or a prefix of one).
@@ -65,7 +84,7 @@ class KnowledgeBase:
         name = repository.resolve(release)
         digest = state.manifest_digest if name == state.release else None
         manifest = repository.manifest(name, digest=digest)
-        return Retriever(repository, manifest, self.catalog, settings=self.settings(), mode=mode)
+        return Retriever(repository, manifest, self.catalog, settings=self.settings(manifest, mode), mode=mode)
 
 
 def open_repository(config: str | Path | Config | None = None) -> KnowledgeBase:

@@ -14,20 +14,27 @@ ALREADY_CURRENT = "it is current already"
 
 
 def promote_candidate(
-    repository: Repository, manifest: Manifest, catalog: Catalog, run: Run
+    repository: Repository,
+    manifest: Manifest,
+    catalog: Catalog,
+    run: Run,
+    *,
+    planned: Promotion | None = None,
+    gate: str | None = None,
 ) -> tuple[bool, str | None]:
     """What a schedule may do: make the head current unless a hold or a blocked content says no.
 
+    ``planned`` is the state that the gate, whose record has the digest ``gate``, judged against: whoever moved since wins.
     Gives (whether readers were moved, why not).
     """
-    state = repository.state()
+    state = planned or repository.state()
     if why := refusal(state, manifest):
         return False, why
     check_servable(repository, manifest, catalog)
     reason = "first release" if state.release is None else "refresh"
     try:
         repository.append(
-            lambda now, stamp: log.promote(_unmoved(now, state), manifest.release, manifest.digest, stamp),
+            lambda now, stamp: log.promote(_unmoved(now, state), manifest.release, manifest.digest, stamp, gate=gate),
             reason=reason,
             run=run,
         )

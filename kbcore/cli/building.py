@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-POLICY, FAILURES_CHANGED, DIFFERENCES = 3, 4, 5
+POLICY, FAILURES_CHANGED, DIFFERENCES, INVALID = 3, 4, 5, 6
 WITHHELD_SHOWN = 20
 TEMPLATE = """\
 [kb]
@@ -116,6 +116,9 @@ def refresh(
     no_promote: Annotated[
         bool, typer.Option("--no-promote", help="Publish a candidate; readers stay where they are.")
     ] = False,
+    no_gate: Annotated[
+        bool, typer.Option("--no-gate", help="Promote without asking whether answers got worse.")
+    ] = False,
     approve_removals: Annotated[
         int,
         typer.Option(
@@ -135,7 +138,7 @@ def refresh(
     strict: Annotated[bool, typer.Option("--strict", help="End with 4 if any document failed.")] = False,
 ) -> None:
     """List the sources, publish a release if anything changed, and promote it."""
-    report = _run(config, as_json, dry_run=dry_run, promote=not no_promote, approve_removals=approve_removals,
+    report = _run(config, as_json, dry_run=dry_run, promote=not no_promote, gate=not no_gate, approve_removals=approve_removals,
                   accept_failures=accept_failures, retry_failed=retry_failed)  # fmt: skip
     if as_json:
         emit(report.to_json())
@@ -143,7 +146,9 @@ def refresh(
         _print_report(report, config)
     if any("error" in source for source in report.sources):
         raise typer.Exit(1)
-    if report.withheld_removals or report.refused:
+    if report.gate and report.gate["verdict"] == "invalid":
+        raise typer.Exit(INVALID)
+    if report.withheld_removals or report.refused or (report.gate and not report.gate["passes"]):
         raise typer.Exit(POLICY)
     if report.failures_changed or (strict and report.failures):
         raise typer.Exit(FAILURES_CHANGED)

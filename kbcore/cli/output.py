@@ -182,6 +182,7 @@ STAGES = {
     "cut": "cutting documents anew",
     "embed": "embedding texts",
     "write": "writing the release",
+    "ask": "asking questions",
     "promote": "checking before promotion",
     "verify": "verifying releases",
 }

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbcore.config.duration import Duration, seconds_of
+from kbcore.config.gate import GateSection
 from kbcore.config.section import Section
 from kbcore.config.sources import AnySource
 
@@ -63,7 +64,7 @@ class RetrievalSection(Section):
     k: int = Field(5, ge=1, le=200)
     idf: Literal["lucene", "okapi"] = "lucene"
     weak_cosine: float | None = Field(None, ge=-1, le=1)
-    weak_share: float | None = Field(None, ge=0, le=1)
+    weak_share: float | None = Field(None, ge=0, le=1.01)
 
 
 class ScheduleSection(Section):
@@ -111,6 +112,7 @@ class Config(Section):
     build: BuildSection = BuildSection()
     models: ModelsSection = ModelsSection()
     retrieval: RetrievalSection = RetrievalSection()
+    gate: GateSection = GateSection()
     schedule: ScheduleSection = ScheduleSection()
     limits: LimitsSection = LimitsSection()
     file: str = Field(default="", exclude=True)

@@ -16,7 +16,9 @@ from kbcore.clock import iso
 from kbcore.config import BuildSection, Config, SourceSection
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import ConfigError, KbError, ReleaseConflictError
+from kbcore.evaluation.gate import Judgement
 from kbcore.fingerprint import canonical
+from kbcore.ingest.admission import admit
 from kbcore.ingest.base import Base
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.publish import publish
@@ -26,7 +28,7 @@ from kbcore.ingest.report import RefreshReport
 from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
-from kbcore.promotion import promote_candidate, refusal
+from kbcore.promotion import refusal
 from kbcore.sources import Source, close_source, make_source
 from kbcore.store import layout
 from kbcore.store.lease import writer_lease
@@ -52,6 +54,7 @@ def refresh(
     by: str | None = None,
     dry_run: bool = False,
     promote: bool = True,
+    gate: bool = True,
     approve_removals: int = 0,
     accept_failures: bool = False,
     retry_failed: bool = False,
@@ -60,10 +63,11 @@ def refresh(
 ) -> RefreshReport:
     """Bring the repository up to date with its sources; the one function behind ``kb refresh`` and the flow.
 
-    Publishes a release if anything changed and makes it current unless a hold, a blocked content or ``promote=False``
-    says no. Where too many documents failed, it publishes nothing unless ``accept_failures``; documents that failed
-    before are left alone for a while unless ``retry_failed``. Another run that publishes first makes this one plan again
-    on the new head. LockedError if another run is under way, SourceError if no source could be listed; whatever is
+    Publishes a release if anything changed and makes it current unless the gate (left out with ``gate=False``), a hold,
+    a blocked content or ``promote=False`` says no. Where too many documents failed, it publishes nothing unless
+    ``accept_failures``; documents that failed before are left alone for a while unless ``retry_failed``. Another run that
+    publishes first makes this one plan again on the new head. LockedError if another run is under way, SourceError if no
+    source could be listed; whatever is
     raised, nothing half-done can be seen.
     """
     run = repository.begin(by)
@@ -99,7 +103,7 @@ def refresh(
         for attempt in range(1, ATTEMPTS + 1):
             work = _Refresh(
                 repository, config, recipe, run, promote, approve_removals, progress,
-                took_over=took_over, accept_failures=accept_failures, retry_failed=retry_failed,
+                took_over=took_over, accept_failures=accept_failures, retry_failed=retry_failed, gate=gate,
             )  # fmt: skip
             try:
                 plan = work.plan(sources, parser, executor)
@@ -123,6 +127,7 @@ class _Refresh:
     took_over: str | None = None
     accept_failures: bool = False
     retry_failed: bool = False
+    gate: bool = True
 
     def __post_init__(self) -> None:
         self.last_check: Json = self.repository.last_check() or {}
@@ -216,20 +221,20 @@ class _Refresh:
         assert manifest is not None
         clear_parts(self.repository.store)
         self._write_check(plan, manifest.release, "published" if plan.publishes else "unchanged")
-        promoted = False
-        why: str | None = NOT_ASKED
-        before = self.repository.state().release
+        admission = None
         if self.promote:
-            self.progress("promote", 0, 1)
             catalog = Catalog(self.recipe.spec, self.config.models.folders)
-            promoted, why = promote_candidate(self.repository, manifest, catalog, self.run)
-            self.progress("promote", 1, 1)
+            admission = admit(
+                self.repository, self.config, manifest, catalog, self.run,
+                gate=self.gate, approved_removals=self.approve_removals, progress=self.progress,
+            )  # fmt: skip
         return self._report(
             plan,
             release=manifest.release,
-            promoted=promoted,
-            why=None if promoted else why,
-            promoted_from=before if promoted else None,
+            promoted=admission is not None and admission.promoted,
+            why=admission.why_not if admission else NOT_ASKED,
+            promoted_from=admission.promoted_from if admission else None,
+            judgement=admission.judgement if admission else None,
             work=work,
             manifest=manifest if plan.publishes else None,
             bytes_written=bytes_written,
@@ -284,6 +289,7 @@ class _Refresh:
         promoted: bool,
         why: str | None,
         promoted_from: str | None = None,
+        judgement: Judgement | None = None,
         work: Json,
         manifest: Manifest | None,
         bytes_written: int,
@@ -305,6 +311,7 @@ class _Refresh:
             promoted=promoted,
             not_promoted=why,
             promoted_from=promoted_from,
+            gate=judgement.to_json() if judgement else None,
             took_over=self.took_over,
             settings=changed_settings(plan.base.manifest.settings, self.recipe.settings) if plan.base.manifest else [],
             changes=plan.changes(),

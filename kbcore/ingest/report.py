@@ -16,7 +16,7 @@ class RefreshReport:
     dry run, None where a refresh would move them. ``content_digest`` is the release's, of a dry run the one it would
     have; ``estimated_seconds`` what embedding would take at the last rate of this machine, None where none is known.
     ``settings`` are those that differ from the base's, so that every document is cut or embedded anew. ``flagged`` are
-    documents whose text is doubtful.
+    documents whose text is doubtful. ``gate`` is what the gate said, None where it was not asked.
     """
 
     release: str | None

@@ -16,10 +16,11 @@ EMBEDDERS = "embedders"
 EXPIRED = "expired"
 ERASED = "erased"
 CHECKS = "checks"
+EVALS = "evals"
 CACHE = "cache"
 STAGING = "staging"
 LEASE = "lease"
-FOLDERS = (MANIFESTS, PROMOTIONS, SEGMENTS, DELETES, EMBEDDERS, EXPIRED, ERASED, CHECKS, CACHE, STAGING)
+FOLDERS = (MANIFESTS, PROMOTIONS, SEGMENTS, DELETES, EMBEDDERS, EXPIRED, ERASED, CHECKS, EVALS, CACHE, STAGING)
 
 SEGMENT_FILE = "segment.json"
 DOCUMENTS_FILE = "documents.parquet"
@@ -36,6 +37,7 @@ _DELETES = re.compile(_SEGMENT.pattern + r"\.parquet")
 _EMBEDDER = re.compile(r"[0-9a-f]{32}")
 _NUMBERED = re.compile(r"(\d{6,9})\.json")
 _CHECK = re.compile(rf"(\d{{6,9}})-{_RUN.pattern}\.json")
+_EVAL = re.compile(rf"(scorecard|answers|gate)-[0-9a-f]{{16}}-({_RUN.pattern})\.json")
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -97,6 +99,22 @@ def check_file(seq: int, run: str) -> str:
     return f"{CHECKS}/{seq:06d}-{run}.json"
 
 
+def eval_file(release: str, kind: str, key: str, run: str) -> str:
+    """``kind`` is scorecard, answers or gate; ``key`` the first 16 hex of the digest of what it was made with."""
+    return f"{EVALS}/{release}/{kind}-{key}-{run}.json"
+
+
+def eval_parts(file: str) -> tuple[str, str, str, str] | None:
+    """(release, kind, key, run) of the name of an evaluation's file; None where it is not one."""
+    folder, _, name = file.rpartition("/")
+    match = _EVAL.fullmatch(name)
+    release = folder.removeprefix(f"{EVALS}/")
+    if match is None or not folder.startswith(f"{EVALS}/") or not is_release(release):
+        return None
+    kind, key, run = match[1], name.split("-")[1], match[2]
+    return release, kind, key, run
+
+
 def embedder_file(embedder_id: str) -> str:
     return f"{EMBEDDERS}/{embedder_id}.json"
 
@@ -110,9 +128,11 @@ def deletes_file(name: str) -> str:
 
 
 def is_record(file: str) -> bool:
-    """Whether ``file`` has the name of a promotion, erasure, expiry or check. Anything else in their folders (what a
+    """Whether ``file`` has the name of a promotion, erasure, expiry, check or evaluation. Anything else in their folders (what a
     file manager or an editor leaves behind) is not kbcore's."""
     folder, _, name = file.rpartition("/")
+    if file.startswith(f"{EVALS}/"):
+        return eval_parts(file) is not None
     if folder == EXPIRED:
         return name.endswith(".json") and is_release(name.removesuffix(".json"))
     return (_CHECK if folder == CHECKS else _NUMBERED).fullmatch(name) is not None

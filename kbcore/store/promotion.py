@@ -115,8 +115,10 @@ def promote(
     *,
     lift: bool = False,
     unblock: str | None = None,
+    gate: str | None = None,
 ) -> Promotion:
-    """Make ``release`` current. A hold stays unless ``lift``; ``unblock`` is the content digest that is allowed again."""
+    """Make ``release`` current. A hold stays unless ``lift``; ``unblock`` is the content digest that is allowed again;
+    ``gate`` the digest of the gate record that let it pass."""
     if release == state.release:
         raise UsageError(f"{release} is current already")
     record = _next(state, "promote", stamp)
@@ -124,6 +126,7 @@ def promote(
         record,
         release=release,
         manifest_digest=manifest_digest,
+        gate=gate,
         stack=(*state.stack, release)[-STACK:],
         hold=None if lift else state.hold,
         blocked=() if lift else tuple(digest for digest in state.blocked if digest != unblock),

@@ -1,0 +1,1 @@
+"""Retrieval quality by release: judgments, measures, comparison, gate."""

@@ -1,0 +1,81 @@
+"""What evaluations left beside the releases they are about: scorecards, the answers they sum up, gate records.
+
+``evals/<release>/<kind>-<key>-<run>.json``, each created once. The key names what it was made with, the run when.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbcore.errors import CorruptReleaseError
+from kbcore.fingerprint import canonical, sha256
+from kbcore.store import envelope, layout
+from kbcore.store.envelope import read_sealed
+from kbcore.store.repository import Repository, Run
+from kbcore.types import Json
+
+SCORECARD, ANSWERS, GATE = "scorecard", "answers", "gate"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """The name of one record: what it is of, and where it lies."""
+
+    release: str
+    kind: str
+    key: str
+    run: str
+    file: str
+
+    @classmethod
+    def of(cls, release: str, kind: str, key: str, run: str) -> Evaluated:
+        return cls(release, kind, key, run, layout.eval_file(release, kind, key, run))
+
+
+def key_of(made_with: Json) -> str:
+    return sha256(canonical(made_with))[:16]
+
+
+def listed(repository: Repository, release: str | None = None, kind: str | None = None) -> list[Evaluated]:
+    """Records of ``release`` (all releases) and ``kind`` (all kinds), oldest run first."""
+    folder = layout.EVALS if release is None else f"{layout.EVALS}/{release}"
+    found = []
+    for file in repository.store.list(folder):
+        parts = layout.eval_parts(file)
+        if parts and kind in (None, parts[1]):
+            found.append(Evaluated(*parts, file))
+    # A run's name begins with its time.
+    return sorted(found, key=lambda entry: (entry.run, entry.release, entry.kind, entry.key))
+
+
+def newest(repository: Repository, release: str, kind: str, key: str | None = None) -> Json | None:
+    """The newest record of this kind (and key) that reads; None where there is none."""
+    for entry in reversed(listed(repository, release, kind)):
+        if key in (None, entry.key):
+            try:
+                return read(repository, entry)
+            except CorruptReleaseError:
+                # It can be made again; kb verify --all names it.
+                continue
+    return None
+
+
+def read(repository: Repository, entry: Evaluated) -> Json:
+    """The body of a record. CorruptReleaseError where it is damaged, or holds that of another name."""
+    body = read_sealed(repository.store, entry.file)
+    named = (body.get("release"), body.get("kind"), body.get("key"), body.get("run"))
+    if named != (entry.release, entry.kind, entry.key, entry.run) or body.get("format") != layout.FORMAT:
+        raise CorruptReleaseError(f"is the record of another name: {named}", file=entry.file, remedy=envelope.REMEDY)
+    return body
+
+
+def write(repository: Repository, release: str, kind: str, key: str, body: Json, *, run: Run) -> Json:
+    """Keep a record; gives it as it was written. Names in it lead to nothing that could vanish."""
+    file = layout.eval_file(release, kind, key, run.name)
+    whole: Json = {"format": layout.FORMAT, "release": release, "kind": kind, "key": key, "run": run.name, **body}
+    try:
+        repository.store.put_new({file: envelope.seal(whole)})
+    except FileExistsError:
+        if envelope.unseal(repository.store.get(file), file=file) != whole:
+            raise
+    return whole
