@@ -298,7 +298,8 @@ def print_judgement(found: Judgement) -> None:
     say(f"{found.release}{against}: {found.verdict.replace('_', ' ')}{again}")
     order = {"invalid": 0, "fail": 1, "pass": 2}
     for finding in sorted(found.findings, key=lambda finding: order[finding.verdict]):
-        say(f"  {finding.verdict:7} {finding.check}: {finding.said}")
+        name = "" if finding.said.startswith(finding.check) else f"{finding.check}: "
+        say(f"  {finding.verdict:7} {name}{finding.said}")
     if not found.passes:
         for entry in found.causes[:QUESTIONS_SHOWN]:
             causes = "; ".join(f"{cause['kind']}: {cause['said']}" for cause in entry["causes"]) or "no cause found"

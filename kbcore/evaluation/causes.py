@@ -27,6 +27,7 @@ Kind = Literal[
     "figures moved",
 ]
 OUTRANKING = 5
+LAST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +61,17 @@ class Releases:
         found = compare_releases(self.repository, self.old.release, self.new.release).tombstones
         return {entry["doc_id"]: f"{entry['reason']}, in {entry['release']}" for entry in found}
 
-    def causes(self, old: Answer, new: Answer) -> tuple[Cause, ...]:
-        """The causes of the judged answers whose rank moved, the best grades first; each kind once with its documents."""
+    def causes(self, old: Answer, new: Answer, *, direction: int = 0) -> tuple[Cause, ...]:
+        """The causes of the judged answers whose rank moved, the best grades first; each kind once with its documents.
+
+        ``direction`` -1 looks at those that fell or went, 1 at those that rose or came, where there are such; 0 at all.
+        """
         before = ranks(old)
         after = ranks(new)
-        moved = [
-            number
-            for number, (a, b) in enumerate(zip(old.labels, new.labels, strict=True))
-            if before.get(number) != after.get(number) or a.live != b.live
-        ]
-        moved.sort(key=lambda number: (-old.labels[number].grade, number))
+        moved = [number for number in range(len(old.labels)) if before.get(number) != after.get(number)]
+        moved += [n for n, (a, b) in enumerate(zip(old.labels, new.labels)) if a.live != b.live and n not in moved]
+        chosen = [n for n in moved if direction and (before.get(n, LAST) < after.get(n, LAST)) == (direction < 0)]
+        moved = sorted(chosen or moved, key=lambda number: (-old.labels[number].grade, number))
         found: dict[str, Cause] = {}
         for number in moved:
             for cause in self._of_label(old, new, number, before.get(number), after.get(number)):

@@ -203,7 +203,7 @@ def _changed(old: Answer, new: Answer, names: Sequence[str], releases: Releases,
         new_outcome="answered" if new.evidence.answered(cut) else "turned away",
         old_served=old.finds,
         new_served=new.finds,
-        causes=releases.causes(old, new),
+        causes=releases.causes(old, new, direction={"lost": -1, "won": 1}.get(kind, 0)),
         old_hits=_hits(old),
         new_hits=_hits(new),
     )
