@@ -82,10 +82,7 @@ def judge(
 
     A candidate that was judged before on the same set, bounds and baseline is not asked again, unless that was invalid.
     """
-    state = repository.state()
-    baseline = None if state.release is None else repository.manifest(state.release, digest=state.manifest_digest)
-    work = _Gate(repository, config, manifest, baseline, catalog, run, approved_removals, progress)
-    return work.judge()
+    return _Gate(repository, config, manifest, catalog, run, approved_removals, progress).judge()
 
 
 @dataclass
@@ -93,11 +90,11 @@ class _Gate:
     repository: Repository
     config: Config
     manifest: Manifest
-    baseline: Manifest | None
     catalog: Catalog
     run: Run
     approved_removals: int
     progress: Progress | None
+    baseline: Manifest | None = None
 
     @property
     def section(self) -> GateSection:
@@ -108,7 +105,10 @@ class _Gate:
         comparison: Comparison | None = None
         questions: QuestionSet | None = None
         card: Scorecard | None = None
+        state = self.repository.state()
         try:
+            if state.release is not None:
+                self.baseline = self.repository.manifest(state.release, digest=state.manifest_digest)
             names = self._names()
             if self.section.evalset:
                 questions = load_questions(Path(self.section.evalset))
@@ -126,12 +126,12 @@ class _Gate:
         verdict: Verdict = (
             "invalid" if "invalid" in verdicts
             else "fail" if "fail" in verdicts
-            else "no_baseline" if self.baseline is None
+            else "no_baseline" if state.release is None
             else "pass"
         )  # fmt: skip
         judgement = Judgement(
             release=self.manifest.release,
-            baseline=self.baseline.release if self.baseline else None,
+            baseline=state.release,
             verdict=verdict,
             findings=tuple(findings),
             measures=_figures(card, comparison),
