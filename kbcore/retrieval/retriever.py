@@ -5,38 +5,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
 
-import numpy as np
-
-from kbcore import fusion as fusing
 from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
+from kbcore.retrieval.confirming import Confirming
+from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
-from kbcore.store.confirmations import Confirmations
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
-from kbcore.tokenization import query_terms
 from kbcore.types import Fusion, Hit, Json, Mode, Outcome, SearchResult
 
 log = logging.getLogger("kbcore.retrieval")
 
 MAX_QUERY_CHARACTERS = 10_000
-MIN_DEPTH = 100
-CHECK_SECONDS = 0.5
 PARTS: dict[str, tuple[Part, ...]] = {
     "vector": ("vector",),
     "keyword": ("keyword",),
     "hybrid": ("vector", "keyword"),
 }
-
-
-def default_depth(k: int, fusion: Fusion) -> int:
-    """How many chunks each matcher names where a hybrid search is asked for ``k``."""
-    return 3 * k if fusion == "minmax" else max(3 * k, MIN_DEPTH)
 
 
 class Retriever:
@@ -73,7 +62,7 @@ class Retriever:
             raise mismatch(manifest.release, record["fingerprint"], embedder.fingerprint)
         self._embedder = embedder
         self._lock = threading.Lock()
-        self._seen = _Seen(repository, manifest)
+        self._seen = Confirming(repository, manifest)
 
     @property
     def release(self) -> str:
@@ -118,7 +107,7 @@ class Retriever:
                 self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True}
             )
         try:
-            found = _Found.of(
+            found = Matches.of(
                 snapshot,
                 self.embedder if mode != "keyword" else None,
                 query,
@@ -162,7 +151,7 @@ class Retriever:
                 self.snapshot = self.snapshot.without(self.repository, erased)
             return self.snapshot
 
-    def _hit(self, snapshot: Snapshot, found: _Found, row: int, score: float) -> Hit:
+    def _hit(self, snapshot: Snapshot, found: Matches, row: int, score: float) -> Hit:
         chunk = snapshot.chunk(row)
         confirmed, carried = self._seen.of(chunk)
         age = age_days(confirmed, self.repository.clock())
@@ -197,7 +186,7 @@ class Retriever:
             metadata=chunk["metadata"],
         )
 
-    def _judge(self, found: _Found, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
+    def _judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
         """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
         more, so that "how" and "to" are no evidence; never the fused score."""
         cut = self.settings.cut
@@ -217,145 +206,3 @@ class Retriever:
         if not hits:
             return "no_match", evidence
         return ("weak_evidence" if cut.is_weak(found.best_cosine, share) else "hits"), evidence
-
-
-class _Seen:
-    """What the sources last said of the documents of a release: the newest check of a run that had it as its head.
-
-    Followed while a retriever is open: a run that ends writes another check.
-    """
-
-    def __init__(self, repository: Repository, manifest: Manifest) -> None:
-        self._repository = repository
-        self._manifest = manifest
-        self._lock = threading.Lock()
-        self._file: str | None = ""
-        self._looked = float("-inf")
-        self._confirmations = Confirmations()
-
-    def of(self, chunk: Json) -> tuple[str, bool]:
-        """When its source last said that this version is its current one, and whether it is served although the source
-        has another one, or none, by now."""
-        with self._lock:
-            if time.monotonic() - self._looked >= CHECK_SECONDS:
-                self._look()
-            seen = self._confirmations
-        return seen.of_document(chunk["doc_id"], chunk["source"], chunk["fetched_at"])
-
-    def _look(self) -> None:
-        self._looked = time.monotonic()
-        newest = self._repository.newest_check_file()
-        if newest == self._file:
-            return
-        self._file = newest
-        self._confirmations = Confirmations.of(self._repository, self._manifest)
-
-
-@dataclass
-class _Found:
-    """What the matchers said of one question, by global row."""
-
-    order: list[tuple[int, float]]
-    score_kind: str
-    cosines: dict[int, float]
-    bm25: dict[int, float]
-    vector_ranks: dict[int, int]
-    keyword_ranks: dict[int, int]
-    query_terms: int = 0
-    matched_terms: int = 0
-    matched_share: float = 0.0
-    by_terms: bool = False
-    best_cosine: float | None = None
-    query_tokens: int | None = None
-    query_truncated: bool = False
-    ntotal: int = 0
-    raw_labels: int = 0
-    bounded: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        snapshot: Snapshot,
-        embedder: Embedder | None,
-        query: str,
-        k: int,
-        mode: Mode,
-        fusion: Fusion,
-        alpha: float,
-        depth: int | None,
-    ) -> _Found:
-        found = cls([], "none", {}, {}, {}, {})
-        depth = k if mode != "hybrid" else depth or default_depth(k, fusion)
-        vector = found._vector(snapshot, embedder, query, depth) if embedder is not None else []
-        keyword = found._keyword(snapshot, query, depth) if snapshot.lexical and mode != "vector" else []
-        if mode == "hybrid" and vector and keyword:
-            found._fuse(snapshot, vector, keyword, k, fusion, alpha)
-        else:
-            # One side alone passes through with its own scores, and the kind of score says so.
-            found.order = (vector or keyword)[:k]
-            found.score_kind = "cosine" if vector else "bm25" if keyword else "none"
-        found._complete(snapshot, query)
-        return found
-
-    def _vector(self, snapshot: Snapshot, embedder: Embedder, query: str, depth: int) -> list[tuple[int, float]]:
-        assert snapshot.dense is not None
-        self.query_tokens = embedder.count_tokens(query)
-        self.query_truncated = self.query_tokens > embedder.max_tokens
-        self.query_vector = embedder.embed_query(query)
-        nearest = snapshot.dense.search(self.query_vector, depth, snapshot.ids)
-        self.ntotal, self.raw_labels, self.bounded = nearest.ntotal, nearest.raw_labels, nearest.bounded_labels
-        self.vector_ranks = {row: rank for rank, (row, _) in enumerate(nearest.hits, start=1)}
-        # Of the list, not of the hits: it is the same however many of them are asked for.
-        self.best_cosine = nearest.hits[0][1] if nearest.hits else None
-        return list(nearest.hits)
-
-    def _keyword(self, snapshot: Snapshot, query: str, depth: int) -> list[tuple[int, float]]:
-        assert snapshot.lexical is not None
-        terms = query_terms(query)
-        self.by_terms = True
-        self.query_terms = len(terms)
-        held = [term for term in terms if snapshot.lexical.document_frequency(term)]
-        self.matched_terms = len(held)
-        weight = {term: snapshot.lexical.rarity(term) for term in terms}
-        self.matched_share = sum(weight[term] for term in held) / sum(weight.values()) if terms else 0.0
-        if not self.matched_terms:
-            return []
-        rows, scores = snapshot.lexical.top(terms, depth)
-        ids = snapshot.ids(rows)
-        ordered = sorted(zip(rows.tolist(), scores.tolist(), ids), key=lambda entry: (-entry[1], entry[2]))[:depth]
-        self.keyword_ranks = {row: rank for rank, (row, _, _) in enumerate(ordered, start=1)}
-        return [(row, score) for row, score, _ in ordered]
-
-    def _fuse(
-        self,
-        snapshot: Snapshot,
-        vector: list[tuple[int, float]],
-        keyword: list[tuple[int, float]],
-        k: int,
-        fusion: Fusion,
-        alpha: float,
-    ) -> None:
-        rows = {row for row, _ in (*vector, *keyword)}
-        ordered_rows = sorted(rows)
-        names = dict(zip(ordered_rows, snapshot.ids(np.array(ordered_rows, dtype=np.int64))))
-        back = {name: row for row, name in names.items()}
-        if fusion == "minmax":
-            scores = fusing.minmax(
-                [(names[row], score) for row, score in vector], [(names[row], score) for row, score in keyword], alpha
-            )
-        else:
-            scores = fusing.rrf([[names[row] for row, _ in vector], [names[row] for row, _ in keyword]])
-        self.order = [(back[name], score) for name, score in fusing.ranked(scores)[:k]]
-        self.score_kind = fusion
-
-    def _complete(self, snapshot: Snapshot, query: str) -> None:
-        """Both raw scores of every hit, also where it came from one list only."""
-        rows = np.array([row for row, _ in self.order], dtype=np.int64)
-        if not len(rows):
-            return
-        if snapshot.dense is not None and hasattr(self, "query_vector"):
-            cosines = snapshot.dense.cosines(self.query_vector, rows)
-            self.cosines = dict(zip(rows.tolist(), cosines.tolist()))
-        if snapshot.lexical is not None and self.query_terms:
-            scores = snapshot.lexical.score_rows(query_terms(query), rows)
-            self.bm25 = dict(zip(rows.tolist(), scores.tolist()))

@@ -561,7 +561,7 @@ def test_a_source_that_is_away_for_a_day_leaves_its_last_confirmation_and_its_fa
 
 
 def test_an_open_retriever_follows_what_later_runs_confirm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbcore.retrieval.retriever.CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("kbcore.retrieval.confirming.CHECK_SECONDS", 0.0)
     clock = Days()
     base = knowledge_base(tmp_path)
     base.clock = base.repository.clock = clock
