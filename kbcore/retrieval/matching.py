@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kbcore import fusion as fusing
+from kbcore.arrays import Mask
 from kbcore.embedding.embedder import Embedder
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.tokenization import query_terms
@@ -40,6 +41,7 @@ class Matches:
     ntotal: int = 0
     raw_labels: int = 0
     bounded: int = 0
+    allowed: Mask | None = None
 
     @classmethod
     def of(
@@ -52,8 +54,12 @@ class Matches:
         fusion: Fusion,
         alpha: float,
         depth: int | None,
+        allowed: Mask | None = None,
     ) -> Matches:
+        """``allowed`` (bool [all rows]) restricts what both matchers may name, not the statistics that words are weighed
+        by: a filter changes no score."""
         found = cls([], "none", {}, {}, {}, {})
+        found.allowed = allowed
         depth = k if mode != "hybrid" else depth or default_depth(k, fusion)
         vector = found._vector(snapshot, embedder, query, depth) if embedder is not None else []
         keyword = found._keyword(snapshot, query, depth) if snapshot.lexical and mode != "vector" else []
@@ -71,7 +77,7 @@ class Matches:
         self.query_tokens = embedder.count_tokens(query)
         self.query_truncated = self.query_tokens > embedder.max_tokens
         self.query_vector = embedder.embed_query(query)
-        nearest = snapshot.dense.search(self.query_vector, depth, snapshot.ids)
+        nearest = snapshot.dense.search(self.query_vector, depth, snapshot.ids, self.allowed)
         self.ntotal, self.raw_labels, self.bounded = nearest.ntotal, nearest.raw_labels, nearest.bounded_labels
         self.vector_ranks = {row: rank for rank, (row, _) in enumerate(nearest.hits, start=1)}
         # Of the list, not of the hits: it is the same however many of them are asked for.
@@ -89,7 +95,7 @@ class Matches:
         self.matched_share = sum(weight[term] for term in held) / sum(weight.values()) if terms else 0.0
         if not self.matched_terms:
             return []
-        rows, scores = snapshot.lexical.top(terms, depth)
+        rows, scores = snapshot.lexical.top(terms, depth, self.allowed)
         ids = snapshot.ids(rows)
         ordered = sorted(zip(rows.tolist(), scores.tolist(), ids), key=lambda entry: (-entry[1], entry[2]))[:depth]
         self.keyword_ranks = {row: rank for rank, (row, _, _) in enumerate(ordered, start=1)}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
+from kbcore.filters import Filter, read_filter
 from kbcore.retrieval.confirming import Confirming
 from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.settings import RetrievalSettings
@@ -86,19 +89,25 @@ class Retriever:
         fusion: Fusion | None = None,
         alpha: float | None = None,
         depth: int | None = None,
+        where: Filter | Mapping[str, Any] | str | Sequence[str] | None = None,
     ) -> SearchResult:
         """The ``k`` best chunks for ``query``, fewer where fewer match; order by score, ties by chunk id.
 
         ``depth`` is how many chunks each matcher of a hybrid search names (default 3 k, for reciprocal ranks at least
         100): with the depth of a smaller k, the first hits are those that a search for that k gives.
 
-        A blank query finds nothing and embeds nothing. UsageError on k < 1, a query of more than 10,000 characters, or
-        a mode this retriever was not opened for; KbUnavailableError where search could not run at all.
+        ``where`` is a filter (see ``kbcore.filters``): only documents that pass it can answer, and both matchers look at
+        these alone, so that a filter that leaves three chunks gives those three; scores stay what they are without it.
+
+        A blank query finds nothing and embeds nothing. UsageError on k < 1, a query of more than 10,000 characters, a mode
+        this retriever was not opened for, or a filter that is not well-formed; KbUnavailableError where search could not
+        run at all.
         """
         started = time.perf_counter()
         k = self.settings.k if k is None else k
         mode = mode or self.mode
         self._check_call(query, k, mode)
+        chosen = read_filter(where)
         snapshot = self._current_snapshot()
         if not snapshot.rows:
             return SearchResult(self.release, query, mode, "kb_empty", "none", (), {"rows": 0})
@@ -106,6 +115,7 @@ class Retriever:
             return SearchResult(
                 self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True}
             )
+        selection = snapshot.select(chosen) if chosen else None
         try:
             found = Matches.of(
                 snapshot,
@@ -116,11 +126,14 @@ class Retriever:
                 fusion or self.settings.fusion,
                 self.settings.alpha if alpha is None else alpha,
                 depth,
+                selection.rows if selection else None,
             )
         except (RuntimeError, MemoryError) as error:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
         hits = tuple(self._hit(snapshot, found, row, score) for row, score in found.order)
         outcome, evidence = self._judge(found, hits)
+        if selection is not None:
+            evidence["filter"] = {"documents": selection.documents, "rows": int(selection.rows.sum())}
         log.info(
             "search release=%s mode=%s k=%d hits=%d outcome=%s ntotal=%d raw_labels=%d bounded=%d ms=%.1f",
             self.release, mode, k, len(hits), outcome, found.ntotal, found.raw_labels, found.bounded,

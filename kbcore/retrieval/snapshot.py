@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from kbcore.arrays import Mask
 from kbcore.errors import CorruptReleaseError, KbUnavailableError
+from kbcore.filters import Filter
 from kbcore.index.dense import DenseIndex, DensePart, from_index_bytes
 from kbcore.index.lexical import StoredBM25
 from kbcore.store import layout
@@ -29,10 +31,19 @@ from kbcore.tokenization import ANALYZER_ID
 from kbcore.types import Json
 
 Part = Literal["vector", "keyword"]
+SELECTIONS_KEPT = 32
 DOCUMENT_COLUMNS = (
     "doc_id", "source", "uri", "title", "media_type", "content_sha256", "fetched_at", "modified_at", "metadata",
 )  # fmt: skip
 CHUNK_COLUMNS = ("document_row", "ordinal", "start", "end", "page_start", "page_end", "heading", "text", "text_sha256")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selection:
+    """What a filter leaves: bool [all rows], and how many documents passed."""
+
+    rows: Mask
+    documents: int
 
 
 class Snapshot:
@@ -71,6 +82,8 @@ class Snapshot:
             segment.buffer(layout.CHUNKS_FILE)
         self._lock = threading.RLock()
         self._columns: dict[int, tuple[dict[str, pa.Array], dict[str, pa.Array]]] = {}
+        self._fields: dict[str, dict[str, list[Any]]] = {}
+        self._selected: OrderedDict[bytes, Selection] = OrderedDict()
         self.dense: DenseIndex | None = self._open_dense() if "vector" in self.parts else None
         self.lexical: StoredBM25 | None = self._open_lexical() if "keyword" in self.parts else None
         ids = [segment.chunks(["chunk_id"]).column("chunk_id").combine_chunks() for segment in self.segments]
@@ -94,6 +107,39 @@ class Snapshot:
         """Chunk ids of rows, in their order."""
         found: list[str] = self.chunk_ids.take(pa.array(rows)).to_pylist()
         return found
+
+    def select(self, chosen: Filter) -> Selection:
+        """The live rows whose documents pass a filter. The last few are kept: a service asks for the same ones."""
+        with self._lock:
+            known = self._selected.get(chosen.key)
+            if known is not None:
+                self._selected.move_to_end(chosen.key)
+                return known
+        masks: list[Mask] = [np.zeros(0, dtype=bool)]
+        documents = 0
+        for segment, live, chunks in zip(self.segments, self.live_documents, self.live_chunks, strict=True):
+            passing = live.copy()
+            for row in np.flatnonzero(live):
+                passing[row] = chosen.matches(self._filterable(segment, int(row)))
+            documents += int(passing.sum())
+            masks.append(chunks & segment.live_chunks(passing))
+        found = Selection(np.concatenate(masks), documents)
+        with self._lock:
+            self._selected[chosen.key] = found
+            while len(self._selected) > SELECTIONS_KEPT:
+                self._selected.popitem(last=False)
+        return found
+
+    def _filterable(self, segment: Segment, row: int) -> Json:
+        with self._lock:
+            if segment.name not in self._fields:
+                table = segment.documents([*DOCUMENT_COLUMNS, "stats"])
+                columns = {name: table.column(name).to_pylist() for name in table.column_names}
+                columns["metadata"] = [json.loads(text) for text in columns["metadata"]]
+                guesses = [json.loads(text).get("language_guess") for text in columns.pop("stats")]
+                columns["language"] = list(map(_language, columns["metadata"], guesses))
+                self._fields[segment.name] = columns
+            return {name: values[row] for name, values in self._fields[segment.name].items()}
 
     def chunk(self, row: int) -> Json:
         """Everything stored of one chunk and its document, by global row."""
@@ -140,6 +186,15 @@ class Snapshot:
         for segment, live in zip(self.segments, self.live_chunks):
             found.append((segment.postings(), None if live.all() else live))
         return StoredBM25(found, idf=self.idf)
+
+
+def _language(metadata: Mapping[str, Any], guess: str | None) -> str | None:
+    """What a document says of its language, without region or script ("de" of "de-AT"); else what its text looks like."""
+    for key in ("language", "lang"):
+        said = metadata.get(key)
+        if isinstance(said, str) and said.strip():
+            return said.strip().replace("_", "-").split("-")[0].lower()
+    return guess
 
 
 def _arrays(table: pa.Table) -> dict[str, pa.Array]:
