@@ -58,6 +58,27 @@ def _folded(text: str) -> str:
     return folded.translate(_UNSEEN)
 
 
+def folded(text: str) -> str:
+    """How a key is compared: normalised as words are, blanks as one, none at the ends."""
+    return " ".join(_folded(text).split())
+
+
+def codes(text: str) -> list[str]:
+    """The tokens of ``text`` that look like codes, in order, each once: joined ones with a digit (ERR-4012), and words of
+    letters and digits (PRN21)."""
+    found: dict[str, None] = {}
+    for match in _TOKEN.finditer(_folded(text)):
+        token = match.group()
+        if match.lastgroup == "code":
+            pieces: list[str] = []
+            _code(token, pieces)
+            joined = [piece for piece in pieces if len(_PART.findall(piece)) > 1]
+            found.update(dict.fromkeys(joined))
+        elif match.lastgroup == "word" and _HAS_DIGIT.search(token) and regex.search(r"\p{L}", token):
+            found.setdefault(token)
+    return list(found)
+
+
 def query_terms(text: str) -> list[str]:
     """The tokens of a question, each once, sorted: the order in which their scores are added."""
     return sorted(set(tokens(text)))

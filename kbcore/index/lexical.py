@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -244,6 +244,15 @@ class StoredBM25(BM25Okapi):  # type: ignore[misc]  # rank-bm25 has no types
         """How many live rows hold the term."""
         number = self._numbers.get(term)
         return 0 if number is None else int(self._df[number])
+
+    def rows_of(self, term: str) -> Rows:
+        """int64: the live rows that hold the term, ascending."""
+        postings = self._postings_of([term])
+        return postings[0][0].astype(np.int64) if postings else np.empty(0, np.int64)
+
+    def terms_with(self, prefix: str) -> Iterator[str]:
+        """Terms of live rows that begin with ``prefix``."""
+        return (term for term, number in self._numbers.items() if term.startswith(prefix) and self._df[number])
 
     def rarity(self, term: str) -> float:
         """How much a term tells: ``ln(1 + (N - df + 0.5) / (df + 0.5))``, greatest for one that no live row holds."""

@@ -8,19 +8,24 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
 from kbcore.filters import Filter, read_filter
 from kbcore.retrieval.confirming import Confirming
+from kbcore.retrieval.keys import Keys
 from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
+from kbcore.tokenization import codes, query_terms
 from kbcore.types import Fusion, Hit, Json, Mode, Outcome, SearchResult
 
+Where = Filter | Mapping[str, Any] | str | Sequence[str] | None
 log = logging.getLogger("kbcore.retrieval")
 
 MAX_QUERY_CHARACTERS = 10_000
@@ -65,6 +70,7 @@ class Retriever:
             raise mismatch(manifest.release, record["fingerprint"], embedder.fingerprint)
         self._embedder = embedder
         self._lock = threading.Lock()
+        self._known_keys: tuple[Snapshot, Keys] | None = None
         self._seen = Confirming(repository, manifest)
 
     @property
@@ -89,7 +95,8 @@ class Retriever:
         fusion: Fusion | None = None,
         alpha: float | None = None,
         depth: int | None = None,
-        where: Filter | Mapping[str, Any] | str | Sequence[str] | None = None,
+        where: Where = None,
+        keys: bool = False,
     ) -> SearchResult:
         """The ``k`` best chunks for ``query``, fewer where fewer match; order by score, ties by chunk id.
 
@@ -98,6 +105,9 @@ class Retriever:
 
         ``where`` is a filter (see ``kbcore.filters``): only documents that pass it can answer, and both matchers look at
         these alone, so that a filter that leaves three chunks gives those three; scores stay what they are without it.
+
+        With ``keys`` a question that is a key (see ``lookup``), or that holds codes which stand in the release, is
+        answered from what goes by them alone; any other is searched for. Codes that stand nowhere are named in the evidence.
 
         A blank query finds nothing and embeds nothing. UsageError on k < 1, a query of more than 10,000 characters, a mode
         this retriever was not opened for, or a filter that is not well-formed; KbUnavailableError where search could not
@@ -115,6 +125,8 @@ class Retriever:
             return SearchResult(
                 self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True}
             )
+        if keys and (known := self._by_key(snapshot, query, k, mode, chosen, codes(query))):
+            return known
         selection = snapshot.select(chosen) if chosen else None
         try:
             found = Matches.of(
@@ -132,6 +144,8 @@ class Retriever:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
         hits = tuple(self._hit(snapshot, found, row, score) for row, score in found.order)
         outcome, evidence = self._judge(found, hits)
+        if unknown := self._keys(snapshot).unknown_codes(query) if keys else []:
+            evidence["unknown_codes"] = unknown
         if selection is not None:
             evidence["filter"] = {"documents": selection.documents, "rows": int(selection.rows.sum())}
         log.info(
@@ -140,6 +154,58 @@ class Retriever:
             (time.perf_counter() - started) * 1000,
         )  # fmt: skip
         return SearchResult(self.release, query, mode, outcome, found.score_kind, hits, evidence)
+
+    def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
+        """What goes by exactly this name: a document id, URI, declared alias or title, or a code in the text.
+
+        Hits are the first ``k`` chunks of the documents by kind of name, or all that hold the code; ``score_kind`` is
+        ``key``, and no score tells one from another. A key that is not known gives ``no_match``, with ``known`` False and
+        those that are spelled nearly like it in the evidence. Raises as ``search`` does.
+        """
+        k = self.settings.k if k is None else k
+        self._check_call(key, k, self.mode)
+        snapshot = self._current_snapshot()
+        if not snapshot.rows:
+            return SearchResult(self.release, key, self.mode, "kb_empty", "none", (), {"rows": 0})
+        found = self._by_key(snapshot, key, k, self.mode, read_filter(where), [])
+        if found is not None:
+            return found
+        evidence = {"key": key, "known": False, "near": self._keys(snapshot).near(key)}
+        return SearchResult(self.release, key, self.mode, "no_match", "none", (), evidence)
+
+    def _by_key(
+        self, snapshot: Snapshot, query: str, k: int, mode: Mode, chosen: Filter | None, within: Sequence[str]
+    ) -> SearchResult | None:
+        """What goes by the query as a whole, else by the codes ``within`` it; None where nothing does."""
+        index = self._keys(snapshot)
+        matches = index.find(query)
+        for code in within if not matches else ():
+            matches += index.find(code)
+        allowed = snapshot.select(chosen).rows if chosen else None
+        rows = dict.fromkeys(row for match in matches for row in match.rows if allowed is None or allowed[row])
+        if not rows:
+            return None
+        found = Matches([], "key", {}, {}, {}, {})
+        ordered = list(rows)
+        if snapshot.lexical is not None and within:
+            # A question around a code: the chunk that says most of the rest comes first.
+            scores = snapshot.lexical.score_rows(query_terms(query), ordered)
+            found.bm25 = dict(zip(ordered, scores.tolist()))
+            names = dict(zip(ordered, snapshot.ids(np.array(ordered, dtype=np.int64))))
+            ordered.sort(key=lambda row: (-found.bm25[row], names[row]))
+        hits = tuple(self._hit(snapshot, found, row, 1.0) for row in ordered[:k])
+        evidence: Json = {
+            "key": query,
+            "known": True,
+            "matches": [{"kind": match.kind, "doc_id": match.doc_id, "chunks": len(match.rows)} for match in matches],
+        }
+        return SearchResult(self.release, query, mode, "hits", "key", hits, evidence)
+
+    def _keys(self, snapshot: Snapshot) -> Keys:
+        with self._lock:
+            if self._known_keys is None or self._known_keys[0] is not snapshot:
+                self._known_keys = snapshot, Keys(snapshot)
+            return self._known_keys[1]
 
     def _check_call(self, query: str, k: int, mode: Mode) -> None:
         if not isinstance(query, str):
