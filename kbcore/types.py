@@ -127,6 +127,10 @@ class Failure:
 class Hit:
     """One chunk that answers, with the figures of both matchers. ``ordinal`` is its place in its document, from 0.
 
+    Where chunks were joined, ``text``, ``start``, ``end`` and the pages are those of the whole passage, ``last_ordinal`` is
+    the place of its last chunk and ``first_ordinal`` of its first; everything else is of the chunk that ranked it.
+    ``copies`` are the ids of chunks with nearly the same text that were folded under this one.
+
     ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are
     1-based places in each matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
     ``SearchResult.score_kind`` says which kind it is. ``document_version`` is the sha256 of the source bytes.
@@ -159,7 +163,16 @@ class Hit:
     carried_over: bool
     media_type: str
     metadata: Mapping[str, Any]
+    first_ordinal: int
+    last_ordinal: int
+    copies: tuple[str, ...] = ()
     untrusted: bool = True
+
+    @property
+    def citation(self) -> str:
+        """What a text cites this passage by: release, document and the ordinals of its chunks."""
+        last = f"-{self.last_ordinal}" if self.last_ordinal != self.first_ordinal else ""
+        return f"[{self.release} {self.doc_id}#c{self.first_ordinal}{last}]"
 
 
 @dataclass(frozen=True, slots=True)

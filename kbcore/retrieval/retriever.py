@@ -17,7 +17,8 @@ from kbcore.errors import KbUnavailableError, UsageError
 from kbcore.filters import Filter, read_filter
 from kbcore.retrieval.confirming import Confirming
 from kbcore.retrieval.keys import Keys
-from kbcore.retrieval.matching import Matches
+from kbcore.retrieval.matching import Matches, default_depth
+from kbcore.retrieval.passages import Passage, passages
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
 from kbcore.store.manifest import Manifest
@@ -29,6 +30,7 @@ Where = Filter | Mapping[str, Any] | str | Sequence[str] | None
 log = logging.getLogger("kbcore.retrieval")
 
 MAX_QUERY_CHARACTERS = 10_000
+MAX_NEIGHBOURS = 20
 PARTS: dict[str, tuple[Part, ...]] = {
     "vector": ("vector",),
     "keyword": ("keyword",),
@@ -97,6 +99,9 @@ class Retriever:
         depth: int | None = None,
         where: Where = None,
         keys: bool = False,
+        merge: bool = False,
+        neighbours: int = 0,
+        fold: bool = False,
     ) -> SearchResult:
         """The ``k`` best chunks for ``query``, fewer where fewer match; order by score, ties by chunk id.
 
@@ -105,6 +110,9 @@ class Retriever:
 
         ``where`` is a filter (see ``kbcore.filters``): only documents that pass it can answer, and both matchers look at
         these alone, so that a filter that leaves three chunks gives those three; scores stay what they are without it.
+
+        ``merge``, ``neighbours`` and ``fold`` make passages of chunks (see ``kbcore.retrieval.passages``): then a hit is a
+        passage, and there are ``k`` of them where enough chunks were found.
 
         With ``keys`` a question that is a key (see ``lookup``), or that holds codes which stand in the release, is
         answered from what goes by them alone; any other is searched for. Codes that stand nowhere are named in the evidence.
@@ -116,7 +124,7 @@ class Retriever:
         started = time.perf_counter()
         k = self.settings.k if k is None else k
         mode = mode or self.mode
-        self._check_call(query, k, mode)
+        self._check_call(query, k, mode, neighbours)
         chosen = read_filter(where)
         snapshot = self._current_snapshot()
         if not snapshot.rows:
@@ -128,21 +136,26 @@ class Retriever:
         if keys and (known := self._by_key(snapshot, query, k, mode, chosen, codes(query))):
             return known
         selection = snapshot.select(chosen) if chosen else None
+        joined = merge or fold
+        blend = fusion or self.settings.fusion
+        # Joining takes places away: more are looked at, from the same lists.
+        reach = default_depth(k, blend) if joined else k
         try:
             found = Matches.of(
                 snapshot,
                 self.embedder if mode != "keyword" else None,
                 query,
-                k,
+                reach,
                 mode,
-                fusion or self.settings.fusion,
+                blend,
                 self.settings.alpha if alpha is None else alpha,
-                depth,
+                depth or (default_depth(k, blend) if joined else None),
                 selection.rows if selection else None,
             )
         except (RuntimeError, MemoryError) as error:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
-        hits = tuple(self._hit(snapshot, found, row, score) for row, score in found.order)
+        parts = passages(snapshot, found.order, k, merge=merge, neighbours=neighbours, fold=fold)
+        hits = tuple(self._hit(snapshot, found, part) for part in parts)
         outcome, evidence = self._judge(found, hits)
         if unknown := self._keys(snapshot).unknown_codes(query) if keys else []:
             evidence["unknown_codes"] = unknown
@@ -193,7 +206,7 @@ class Retriever:
             found.bm25 = dict(zip(ordered, scores.tolist()))
             names = dict(zip(ordered, snapshot.ids(np.array(ordered, dtype=np.int64))))
             ordered.sort(key=lambda row: (-found.bm25[row], names[row]))
-        hits = tuple(self._hit(snapshot, found, row, 1.0) for row in ordered[:k])
+        hits = tuple(self._hit(snapshot, found, Passage(row, 1.0, row, row)) for row in ordered[:k])
         evidence: Json = {
             "key": query,
             "known": True,
@@ -207,7 +220,7 @@ class Retriever:
                 self._known_keys = snapshot, Keys(snapshot)
             return self._known_keys[1]
 
-    def _check_call(self, query: str, k: int, mode: Mode) -> None:
+    def _check_call(self, query: str, k: int, mode: Mode, neighbours: int = 0) -> None:
         if not isinstance(query, str):
             raise UsageError(f"a query is a text, not {type(query).__name__}")
         if len(query) > MAX_QUERY_CHARACTERS:
@@ -215,6 +228,8 @@ class Retriever:
                 f"the query has {len(query):,} characters; at most {MAX_QUERY_CHARACTERS:,} are searched",
                 remedy="ask a shorter question",
             )
+        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or not 0 <= neighbours <= MAX_NEIGHBOURS:
+            raise UsageError(f"neighbours are a number of chunks from 0 to {MAX_NEIGHBOURS}, not {neighbours!r}")
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise UsageError(f"k is a number of hits from 1 on, not {k!r}")
         if mode not in PARTS:
@@ -230,8 +245,11 @@ class Retriever:
                 self.snapshot = self.snapshot.without(self.repository, erased)
             return self.snapshot
 
-    def _hit(self, snapshot: Snapshot, found: Matches, row: int, score: float) -> Hit:
+    def _hit(self, snapshot: Snapshot, found: Matches, passage: Passage) -> Hit:
+        row = passage.row
         chunk = snapshot.chunk(row)
+        first = chunk if passage.first == row else snapshot.chunk(passage.first)
+        last = chunk if passage.last == row else snapshot.chunk(passage.last)
         confirmed, carried = self._seen.of(chunk)
         age = age_days(confirmed, self.repository.clock())
         target = (self.settings.freshness_days or {}).get(chunk["source"])
@@ -243,12 +261,12 @@ class Retriever:
             uri=chunk["uri"],
             title=chunk["title"],
             heading=chunk["heading"],
-            page_start=chunk["page_start"],
-            page_end=chunk["page_end"],
-            start=chunk["start"],
-            end=chunk["end"],
-            text=chunk["text"],
-            score=score,
+            page_start=first["page_start"],
+            page_end=last["page_end"],
+            start=first["start"],
+            end=last["end"],
+            text=chunk["text"] if first is last else snapshot.text(passage.first, passage.last),
+            score=passage.score,
             cosine=found.cosines.get(row),
             vector_rank=found.vector_ranks.get(row),
             bm25=found.bm25.get(row),
@@ -263,6 +281,9 @@ class Retriever:
             carried_over=carried,
             media_type=chunk["media_type"],
             metadata=chunk["metadata"],
+            first_ordinal=first["ordinal"],
+            last_ordinal=last["ordinal"],
+            copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
 
     def _judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:

@@ -82,6 +82,8 @@ class Snapshot:
             segment.buffer(layout.CHUNKS_FILE)
         self._lock = threading.RLock()
         self._columns: dict[int, tuple[dict[str, pa.Array], dict[str, pa.Array]]] = {}
+        self._owners: dict[int, NDArray[np.int32]] = {}
+        self._texts: dict[int, pa.StringArray] = {}
         self._fields: dict[str, dict[str, list[Any]]] = {}
         self._selected: OrderedDict[bytes, Selection] = OrderedDict()
         self.dense: DenseIndex | None = self._open_dense() if "vector" in self.parts else None
@@ -143,8 +145,7 @@ class Snapshot:
 
     def chunk(self, row: int) -> Json:
         """Everything stored of one chunk and its document, by global row."""
-        number = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        local = int(row - self.offsets[number])
+        number, local = self._place(row)
         with self._lock:
             if number not in self._columns:
                 segment = self.segments[number]
@@ -157,6 +158,57 @@ class Snapshot:
         document = {name: array[found["document_row"]].as_py() for name, array in documents.items()}
         metadata: Mapping[str, Any] = json.loads(document["metadata"])
         return {"chunk_id": self.chunk_ids[row].as_py(), **found, **document, "metadata": metadata}
+
+    def same_document(self, a: int, b: int) -> bool:
+        """Whether two global rows are chunks of one document."""
+        (left, row), (right, other) = self._place(a), self._place(b)
+        return left == right and self._document_rows(left)[row] == self._document_rows(right)[other]
+
+    def neighbourhood(self, row: int, reach: int) -> tuple[int, int]:
+        """The global rows of the first and the last of ``reach`` chunks before and after ``row`` in its document."""
+        number, local = self._place(row)
+        documents = self._document_rows(number)
+        mine = documents[local]
+        first = last = local
+        while first > 0 and local - first < reach and documents[first - 1] == mine:
+            first -= 1
+        while last + 1 < len(documents) and last - local < reach and documents[last + 1] == mine:
+            last += 1
+        offset = int(self.offsets[number])
+        return offset + first, offset + last
+
+    def text(self, first: int, last: int) -> str:
+        """The text from the first character of one chunk to the last of another of the same document: an exact slice."""
+        parts = [self.chunk(row) for row in range(first, last + 1)]
+        found = str(parts[0]["text"])
+        end = parts[0]["end"]
+        for part in parts[1:]:
+            if part["start"] > end:
+                # Blanks between two chunks belong to neither.
+                return self._document_text(first)[parts[0]["start"] : parts[-1]["end"]]
+            if part["end"] > end:
+                found += str(part["text"])[end - part["start"] :]
+                end = part["end"]
+        return found
+
+    def _place(self, row: int) -> tuple[int, int]:
+        """Segment number and chunk row of a global row."""
+        number = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return number, int(row - self.offsets[number])
+
+    def _document_rows(self, number: int) -> NDArray[np.int32]:
+        with self._lock:
+            if number not in self._owners:
+                table = self.segments[number].chunks(["document_row"])
+                self._owners[number] = table.column("document_row").to_numpy()
+            return self._owners[number]
+
+    def _document_text(self, row: int) -> str:
+        number, local = self._place(row)
+        with self._lock:
+            if number not in self._texts:
+                self._texts[number] = self.segments[number].documents(["text"]).column("text").combine_chunks()
+        return str(self._texts[number][int(self._document_rows(number)[local])].as_py())
 
     def _open_dense(self) -> DenseIndex:
         for number, segment in enumerate(self.segments[len(self._dense) :], start=len(self._dense)):

@@ -55,6 +55,13 @@ class Inventory:
         first, count = self._spans[doc_id]
         return self._digests[number][first : first + count]
 
+    def chunk_spans(self, doc_id: str) -> list[tuple[int, int]]:
+        """Where a document's chunks lie in its text, in order, half open. KeyError where the release does not hold it."""
+        segment = self.segments[self.held[doc_id].segment]
+        first, count = self._spans[doc_id]
+        rows = segment.chunks(["start", "end"]).slice(first, count).to_pylist()
+        return [(row["start"], row["end"]) for row in rows]
+
     def text(self, doc_id: str) -> str | None:
         """The document's text, None where the release does not hold it."""
         held = self.held.get(doc_id)
