@@ -24,7 +24,7 @@ repository = "releases"
 [[sources]]
 name = "documents"
 type = "directory"
-path = "documents"                 # a folder of .md, .html, .txt and .pdf files, relative to the working directory
+path = "documents"                 # a folder, relative to the working directory; every format that kbcore reads
 freshness_target = "7d"
 
 [chunking]
@@ -190,7 +190,9 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
     elif report.outcome == "refused":
         say(f"refused: nothing is published{f', {report.release} stays the newest' if report.release else ''}")
     else:
-        say(f"unchanged: {report.release} holds what the sources hold; nothing published, nothing embedded")
+        apart = report.withheld_removals or report.failures or not all(source["complete"] for source in report.sources)
+        stays = "stays the newest" if apart else "holds what the sources hold"
+        say(f"unchanged: {report.release} {stays}; nothing published, nothing embedded")
     if report.took_over:
         say(f"took over from {report.took_over}")
     for setting in report.settings:

@@ -159,7 +159,7 @@ def _move(config: Path | None, as_json: bool, move: Callable[[KnowledgeBase, Run
     elif len(record.blocked) > len(state.blocked):
         say(f"the content of {before} is blocked: no refresh makes it current until the hold is lifted")
     head = base.repository.head()
-    if record.hold is None and head != record.release and record.kind in ("promote", "undo"):
+    if record.hold is None and head != record.release and record.kind in ("promote", "undo", "lift"):
         say(hint(f'the next refresh makes {head} current, unless you say: kb hold --reason "..."', config))
     if record.hold:
         say(f"on hold: {record.hold['reason']} ({record.hold['by']}, {record.hold['since']})")
