@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -77,9 +78,7 @@ def build_context(
             continue
         head = hit.citation + (f" {_path(hit)}" if _path(hit) else "")
         sentences = split_sentences(hit.text)
-        fitting = _most(
-            sentences, lambda text, head=head: count("\n\n".join([*parts, f"{head}\n{text}"])) <= max_tokens
-        )
+        fitting = _most(sentences, "\n\n".join([*parts, head]), count, max_tokens)
         if not fitting:
             left_out.append(hit.citation)
             continue
@@ -97,15 +96,15 @@ def split_sentences(text: str) -> list[str]:
     """Sentences, list items and paragraphs, each with the blanks after it: joined they are the text."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end()]
     bounds = [0, *(end for end in ends if end < len(text)), len(text)]
-    return [text[a:b] for a, b in zip(bounds, bounds[1:]) if text[a:b]]
+    return [text[a:b] for a, b in itertools.pairwise(bounds) if text[a:b]]
 
 
-def _most(sentences: Sequence[str], fits: Callable[[str], bool]) -> int:
-    """The most sentences from the beginning that fit (token counts only grow with the text)."""
+def _most(sentences: Sequence[str], before: str, count: Callable[[str], int], most: int) -> int:
+    """How many sentences fit after ``before`` (counts only grow with the text)."""
     low, high = 0, len(sentences)
     while low < high:
         middle = (low + high + 1) // 2
-        if fits("".join(sentences[:middle]).strip()):
+        if count(f"{before}\n{''.join(sentences[:middle]).strip()}") <= most:
             low = middle
         else:
             high = middle - 1
