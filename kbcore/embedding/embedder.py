@@ -48,6 +48,9 @@ class Embedder(Protocol):
     def embed_query(self, text: str) -> Vectors:
         """The vector of one question, shape (dimension,)."""
 
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of questions, the same as one by one, in one call."""
+
 
 def identify(fingerprint: Json) -> str:
     """``embedder_id``: 32 hex of the fingerprint's digest."""

@@ -55,6 +55,9 @@ class HashingEmbedder:
         vector: Vectors = self.embed([text])[0]
         return vector
 
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self.embed(texts)
+
     def _feature(self, word: str) -> tuple[int, float]:
         if word not in self._features:
             digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()

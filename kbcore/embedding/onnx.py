@@ -121,8 +121,11 @@ class OnnxEmbedder:
         return self._embed([self.files.passage_prefix + text for text in texts])
 
     def embed_query(self, text: str) -> Vectors:
-        vector: Vectors = self._embed([self.files.query_prefix + text])[0]
+        vector: Vectors = self.embed_queries([text])[0]
         return vector
+
+    def embed_queries(self, texts: Sequence[str]) -> Vectors:
+        return self._embed([self.files.query_prefix + text for text in texts])
 
     def _embed(self, texts: list[str]) -> Vectors:
         if not texts:

@@ -251,12 +251,15 @@ class _Gate:
         yield bounded("failed", found.failed, found.documents, section.failed_percent, "could not be read")
         yield bounded("flagged", found.flagged, found.documents, section.flagged_percent,
                       f"have a doubtful text that had none in {baseline.release}")  # fmt: skip
-        change = 100 * (found.characters / found.characters_before - 1) if found.characters_before else 0.0
+        # What was removed is bounded above; here, what is left must not have lost its text, nor the whole have swollen.
+        less = 100 * (1 - found.kept_characters / found.kept_characters_before) if found.kept_characters_before else 0.0
+        more = 100 * (found.characters / found.characters_before - 1) if found.characters_before else 0.0
         moved = abs(found.documents - found.documents_before) + found.changed
-        bad = moved > section.documents and not -section.shrunk_percent <= change <= section.grown_percent
+        bad = moved > section.documents and (less > section.shrunk_percent or more > section.grown_percent)
         said = (
-            f"{found.characters_before:,} characters of text -> {found.characters:,} ({change:+.0f} %); "
-            f"-{section.shrunk_percent:g} % to +{section.grown_percent:g} % are allowed"
+            f"{found.characters_before:,} characters of text -> {found.characters:,} ({more:+.0f} %), of the documents that "
+            f"stayed {found.kept_characters_before:,} -> {found.kept_characters:,}; these may lose "
+            f"{section.shrunk_percent:g} %, the whole may grow by {section.grown_percent:g} %"
         )
         yield Finding("size", "fail" if bad else "pass", said)
 

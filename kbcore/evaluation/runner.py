@@ -19,7 +19,7 @@ from kbcore.evaluation.labels import Label, labels_of, qrels, stale, units
 from kbcore.evaluation.questions import Question, QuestionSet
 from kbcore.evaluation.scorecard import Answer, Ranked, Scorecard, Slice, key_of, means
 from kbcore.fingerprint import canonical, sha256, text_sha256
-from kbcore.retrieval.matching import default_depth
+from kbcore.retrieval.request import default_depth
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.store import envelope, evals

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from kbcore import fusion as fusing
-from kbcore.arrays import Mask
+from kbcore.arrays import Mask, Vectors
 from kbcore.embedding.embedder import Embedder
+from kbcore.retrieval.request import Request
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.tokenization import query_terms
-from kbcore.types import Fusion, Mode
-
-MIN_DEPTH = 100
-
-
-def default_depth(k: int, fusion: Fusion) -> int:
-    """How many chunks each matcher names where a hybrid search is asked for ``k``."""
-    return 3 * k if fusion == "minmax" else max(3 * k, MIN_DEPTH)
 
 
 @dataclass
 class Matches:
-    """What the matchers said of one question, by global row."""
+    """What the matchers said of one question, by global row: ``near`` and ``held`` are the lists of the two, best first,
+    ``order`` the fused one."""
 
     order: list[tuple[int, float]]
     score_kind: str
@@ -42,51 +36,57 @@ class Matches:
     raw_labels: int = 0
     bounded: int = 0
     allowed: Mask | None = None
+    query_vector: Vectors | None = None
+    near: list[tuple[int, float]] = field(default_factory=list)
+    held: list[tuple[int, float]] = field(default_factory=list)
 
     @classmethod
     def of(
         cls,
         snapshot: Snapshot,
         embedder: Embedder | None,
-        query: str,
-        k: int,
-        mode: Mode,
-        fusion: Fusion,
-        alpha: float,
-        depth: int | None,
+        request: Request,
+        *,
         allowed: Mask | None = None,
+        vector: Vectors | None = None,
     ) -> Matches:
-        """``allowed`` (bool [all rows]) restricts what both matchers may name, not the statistics that words are weighed
-        by: a filter changes no score."""
-        found = cls([], "none", {}, {}, {}, {})
-        found.allowed = allowed
-        depth = k if mode != "hybrid" else depth or default_depth(k, fusion)
-        vector = found._vector(snapshot, embedder, query, depth) if embedder is not None else []
-        keyword = found._keyword(snapshot, query, depth) if snapshot.lexical and mode != "vector" else []
-        if mode == "hybrid" and vector and keyword:
-            found._fuse(snapshot, vector, keyword, k, fusion, alpha)
+        """``embedder`` is None in keyword mode; ``vector`` is the question's, where it was embedded with others.
+
+        ``allowed`` (bool [all rows]) restricts what both matchers may name, not the statistics that words are weighed by: a
+        filter changes no score.
+        """
+        found = cls([], "none", {}, {}, {}, {}, allowed=allowed)
+        if embedder is not None:
+            found.near = found._vector(snapshot, embedder, request, vector)
+        if snapshot.lexical is not None and request.mode != "vector":
+            found.held = found._keyword(snapshot, request)
+        if request.mode == "hybrid" and found.near and found.held:
+            found._fuse(snapshot, request)
         else:
             # One side alone passes through with its own scores, and the kind of score says so.
-            found.order = (vector or keyword)[:k]
-            found.score_kind = "cosine" if vector else "bm25" if keyword else "none"
-        found._complete(snapshot, query)
+            found.order = (found.near or found.held)[: request.reach]
+            found.score_kind = "cosine" if found.near else "bm25" if found.held else "none"
+        found._complete(snapshot, request.query)
         return found
 
-    def _vector(self, snapshot: Snapshot, embedder: Embedder, query: str, depth: int) -> list[tuple[int, float]]:
+    def _vector(
+        self, snapshot: Snapshot, embedder: Embedder, request: Request, vector: Vectors | None
+    ) -> list[tuple[int, float]]:
         assert snapshot.dense is not None
-        self.query_tokens = embedder.count_tokens(query)
+        self.query_tokens = embedder.count_tokens(request.query)
         self.query_truncated = self.query_tokens > embedder.max_tokens
-        self.query_vector = embedder.embed_query(query)
-        nearest = snapshot.dense.search(self.query_vector, depth, snapshot.ids, self.allowed)
+        self.query_vector = embedder.embed_query(request.query) if vector is None else vector
+        nearest = snapshot.dense.search(self.query_vector, request.lists, snapshot.ids, self.allowed)
         self.ntotal, self.raw_labels, self.bounded = nearest.ntotal, nearest.raw_labels, nearest.bounded_labels
         self.vector_ranks = {row: rank for rank, (row, _) in enumerate(nearest.hits, start=1)}
         # Of the list, not of the hits: it is the same however many of them are asked for.
         self.best_cosine = nearest.hits[0][1] if nearest.hits else None
         return list(nearest.hits)
 
-    def _keyword(self, snapshot: Snapshot, query: str, depth: int) -> list[tuple[int, float]]:
+    def _keyword(self, snapshot: Snapshot, request: Request) -> list[tuple[int, float]]:
         assert snapshot.lexical is not None
-        terms = query_terms(query)
+        terms = query_terms(request.query)
+        depth = request.lists
         self.by_terms = True
         self.query_terms = len(terms)
         held = [term for term in terms if snapshot.lexical.document_frequency(term)]
@@ -101,34 +101,25 @@ class Matches:
         self.keyword_ranks = {row: rank for rank, (row, _, _) in enumerate(ordered, start=1)}
         return [(row, score) for row, score, _ in ordered]
 
-    def _fuse(
-        self,
-        snapshot: Snapshot,
-        vector: list[tuple[int, float]],
-        keyword: list[tuple[int, float]],
-        k: int,
-        fusion: Fusion,
-        alpha: float,
-    ) -> None:
-        rows = {row for row, _ in (*vector, *keyword)}
-        ordered_rows = sorted(rows)
+    def _fuse(self, snapshot: Snapshot, request: Request) -> None:
+        ordered_rows = sorted({row for row, _ in (*self.near, *self.held)})
         names = dict(zip(ordered_rows, snapshot.ids(np.array(ordered_rows, dtype=np.int64))))
         back = {name: row for row, name in names.items()}
-        if fusion == "minmax":
-            scores = fusing.minmax(
-                [(names[row], score) for row, score in vector], [(names[row], score) for row, score in keyword], alpha
-            )
+        near = [(names[row], score) for row, score in self.near]
+        held = [(names[row], score) for row, score in self.held]
+        if request.fusion == "minmax":
+            scores = fusing.minmax(near, held, request.alpha)
         else:
-            scores = fusing.rrf([[names[row] for row, _ in vector], [names[row] for row, _ in keyword]])
-        self.order = [(back[name], score) for name, score in fusing.ranked(scores)[:k]]
-        self.score_kind = fusion
+            scores = fusing.rrf([[name for name, _ in near], [name for name, _ in held]])
+        self.order = [(back[name], score) for name, score in fusing.ranked(scores)[: request.reach]]
+        self.score_kind = request.fusion
 
     def _complete(self, snapshot: Snapshot, query: str) -> None:
         """Both raw scores of every hit, also where it came from one list only."""
         rows = np.array([row for row, _ in self.order], dtype=np.int64)
         if not len(rows):
             return
-        if snapshot.dense is not None and hasattr(self, "query_vector"):
+        if snapshot.dense is not None and self.query_vector is not None:
             cosines = snapshot.dense.cosines(self.query_vector, rows)
             self.cosines = dict(zip(rows.tolist(), cosines.tolist()))
         if snapshot.lexical is not None and self.query_terms:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import numpy as np
 
+from kbcore.arrays import Vectors
 from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
-from kbcore.filters import Filter, read_filter
 from kbcore.retrieval.confirming import Confirming
 from kbcore.retrieval.keys import Keys
-from kbcore.retrieval.matching import Matches, default_depth
+from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.passages import Passage, passages
+from kbcore.retrieval.request import Request, Where
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
 from kbcore.store.manifest import Manifest
@@ -26,16 +28,27 @@ from kbcore.store.repository import Repository
 from kbcore.tokenization import codes, query_terms
 from kbcore.types import Fusion, Hit, Json, Mode, Outcome, SearchResult
 
-Where = Filter | Mapping[str, Any] | str | Sequence[str] | None
 log = logging.getLogger("kbcore.retrieval")
 
-MAX_QUERY_CHARACTERS = 10_000
-MAX_NEIGHBOURS = 20
 PARTS: dict[str, tuple[Part, ...]] = {
     "vector": ("vector",),
     "keyword": ("keyword",),
     "hybrid": ("vector", "keyword"),
 }
+
+
+class Options(TypedDict, total=False):
+    """What a search may be asked with beside the question and k."""
+
+    mode: Mode | None
+    fusion: Fusion | None
+    alpha: float | None
+    depth: int | None
+    where: Where
+    keys: bool
+    merge: bool
+    neighbours: int
+    fold: bool
 
 
 class Retriever:
@@ -88,25 +101,12 @@ class Retriever:
                 self._embedder = self.catalog.find(record, release=self.release)
             return self._embedder
 
-    def search(
-        self,
-        query: str,
-        k: int | None = None,
-        *,
-        mode: Mode | None = None,
-        fusion: Fusion | None = None,
-        alpha: float | None = None,
-        depth: int | None = None,
-        where: Where = None,
-        keys: bool = False,
-        merge: bool = False,
-        neighbours: int = 0,
-        fold: bool = False,
-    ) -> SearchResult:
+    def search(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
         """The ``k`` best chunks for ``query``, fewer where fewer match; order by score, ties by chunk id.
 
-        ``depth`` is how many chunks each matcher of a hybrid search names (default 3 k, for reciprocal ranks at least
-        100): with the depth of a smaller k, the first hits are those that a search for that k gives.
+        ``mode``, ``fusion`` and ``alpha`` go before the settings of the retriever. ``depth`` is how many chunks each matcher
+        of a hybrid search names (default 3 k, for reciprocal ranks at least 100): with the depth of a smaller k, the first
+        hits are those that a search for that k gives.
 
         ``where`` is a filter (see ``kbcore.filters``): only documents that pass it can answer, and both matchers look at
         these alone, so that a filter that leaves three chunks gives those three; scores stay what they are without it.
@@ -121,52 +121,72 @@ class Retriever:
         this retriever was not opened for, or a filter that is not well-formed; KbUnavailableError where search could not
         run at all.
         """
-        started = time.perf_counter()
-        k = self.settings.k if k is None else k
-        mode = mode or self.mode
-        self._check_call(query, k, mode, neighbours)
-        chosen = read_filter(where)
+        return self.answer(self.request(query, k, **options))
+
+    def search_many(
+        self, queries: Sequence[str], k: int | None = None, **options: Unpack[Options]
+    ) -> list[SearchResult]:
+        """The same for many questions, in their order: they are embedded in one call, and all see the same documents."""
+        requests = [self.request(query, k, **options) for query in queries]
+        asked = list(dict.fromkeys(r.query for r in requests if r.mode != "keyword" and r.query.strip()))
         snapshot = self._current_snapshot()
+        vectors = dict(zip(asked, self.embedder.embed_queries(asked))) if asked and snapshot.rows else {}
+        return [self.answer(request, snapshot=snapshot, vector=vectors.get(request.query)) for request in requests]
+
+    async def asearch(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
+        """``search`` in a thread of its own: the event loop goes on meanwhile."""
+        return await asyncio.to_thread(self.search, query, k, **options)
+
+    def request(self, query: str, k: int | None = None, **options: Unpack[Options]) -> Request:
+        """A question as this retriever would answer it. UsageError as ``search`` raises it."""
+        options["mode"] = options.get("mode") or self.mode
+        request = Request.of(self.settings, query, k, **options)
+        if set(PARTS[request.mode]) - set(self.snapshot.parts):
+            raise UsageError(f"this retriever was opened for {self.mode} search, not for {request.mode}")
+        return request
+
+    def answer(
+        self, request: Request, *, snapshot: Snapshot | None = None, vector: Vectors | None = None
+    ) -> SearchResult:
+        """What a request comes to; ``vector`` is the question's, where it was embedded before."""
+        started = time.perf_counter()
+        snapshot = snapshot or self._current_snapshot()
         if not snapshot.rows:
-            return SearchResult(self.release, query, mode, "kb_empty", "none", (), {"rows": 0})
-        if not query.strip():
-            return SearchResult(
-                self.release, query, mode, "no_match", "none", (), {"rows": snapshot.rows, "blank_query": True}
-            )
-        if keys and (known := self._by_key(snapshot, query, k, mode, chosen, codes(query))):
+            return self._nothing(request, "kb_empty", {"rows": 0})
+        if not request.query.strip():
+            return self._nothing(request, "no_match", {"rows": snapshot.rows, "blank_query": True})
+        if request.keys and (known := self._by_key(snapshot, request, codes(request.query))):
             return known
-        selection = snapshot.select(chosen) if chosen else None
-        joined = merge or fold
-        blend = fusion or self.settings.fusion
-        # Joining takes places away: more are looked at, from the same lists.
-        reach = default_depth(k, blend) if joined else k
-        try:
-            found = Matches.of(
-                snapshot,
-                self.embedder if mode != "keyword" else None,
-                query,
-                reach,
-                mode,
-                blend,
-                self.settings.alpha if alpha is None else alpha,
-                depth or (default_depth(k, blend) if joined else None),
-                selection.rows if selection else None,
-            )
-        except (RuntimeError, MemoryError) as error:
-            raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
-        parts = passages(snapshot, found.order, k, merge=merge, neighbours=neighbours, fold=fold)
+        selection = snapshot.select(request.where) if request.where else None
+        found = self.matches(request, snapshot, vector)
+        parts = passages(
+            snapshot, found.order, request.k, merge=request.merge, neighbours=request.neighbours, fold=request.fold
+        )
         hits = tuple(self._hit(snapshot, found, part) for part in parts)
-        outcome, evidence = self._judge(found, hits)
-        if unknown := self._keys(snapshot).unknown_codes(query) if keys else []:
+        outcome, evidence = self.judge(found, hits)
+        if unknown := self._keys(snapshot).unknown_codes(request.query) if request.keys else []:
             evidence["unknown_codes"] = unknown
         if selection is not None:
             evidence["filter"] = {"documents": selection.documents, "rows": int(selection.rows.sum())}
         log.info(
             "search release=%s mode=%s k=%d hits=%d outcome=%s ntotal=%d raw_labels=%d bounded=%d ms=%.1f",
-            self.release, mode, k, len(hits), outcome, found.ntotal, found.raw_labels, found.bounded,
+            self.release, request.mode, request.k, len(hits), outcome, found.ntotal, found.raw_labels, found.bounded,
             (time.perf_counter() - started) * 1000,
         )  # fmt: skip
-        return SearchResult(self.release, query, mode, outcome, found.score_kind, hits, evidence)
+        return SearchResult(self.release, request.query, request.mode, outcome, found.score_kind, hits, evidence)
+
+    def matches(self, request: Request, snapshot: Snapshot, vector: Vectors | None = None) -> Matches:
+        """What both matchers say of a request. KbUnavailableError where they could not be asked."""
+        try:
+            return Matches.of(
+                snapshot,
+                self.embedder if request.mode != "keyword" else None,
+                request,
+                allowed=snapshot.select(request.where).rows if request.where else None,
+                vector=vector,
+            )
+        except (RuntimeError, MemoryError) as error:
+            raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
 
     def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
         """What goes by exactly this name: a document id, URI, declared alias or title, or a code in the text.
@@ -175,26 +195,25 @@ class Retriever:
         ``key``, and no score tells one from another. A key that is not known gives ``no_match``, with ``known`` False and
         those that are spelled nearly like it in the evidence. Raises as ``search`` does.
         """
-        k = self.settings.k if k is None else k
-        self._check_call(key, k, self.mode)
+        request = self.request(key, k, where=where)
         snapshot = self._current_snapshot()
         if not snapshot.rows:
-            return SearchResult(self.release, key, self.mode, "kb_empty", "none", (), {"rows": 0})
-        found = self._by_key(snapshot, key, k, self.mode, read_filter(where), [])
+            return self._nothing(request, "kb_empty", {"rows": 0})
+        found = self._by_key(snapshot, request, [])
         if found is not None:
             return found
-        evidence = {"key": key, "known": False, "near": self._keys(snapshot).near(key)}
-        return SearchResult(self.release, key, self.mode, "no_match", "none", (), evidence)
+        return self._nothing(request, "no_match", {"key": key, "known": False, "near": self._keys(snapshot).near(key)})
 
-    def _by_key(
-        self, snapshot: Snapshot, query: str, k: int, mode: Mode, chosen: Filter | None, within: Sequence[str]
-    ) -> SearchResult | None:
+    def _nothing(self, request: Request, outcome: Outcome, evidence: Json) -> SearchResult:
+        return SearchResult(self.release, request.query, request.mode, outcome, "none", (), evidence)
+
+    def _by_key(self, snapshot: Snapshot, request: Request, within: Sequence[str]) -> SearchResult | None:
         """What goes by the query as a whole, else by the codes ``within`` it; None where nothing does."""
         index = self._keys(snapshot)
-        matches = index.find(query)
+        matches = index.find(request.query)
         for code in within if not matches else ():
             matches += index.find(code)
-        allowed = snapshot.select(chosen).rows if chosen else None
+        allowed = snapshot.select(request.where).rows if request.where else None
         rows = dict.fromkeys(row for match in matches for row in match.rows if allowed is None or allowed[row])
         if not rows:
             return None
@@ -202,41 +221,23 @@ class Retriever:
         ordered = list(rows)
         if snapshot.lexical is not None and within:
             # A question around a code: the chunk that says most of the rest comes first.
-            scores = snapshot.lexical.score_rows(query_terms(query), ordered)
+            scores = snapshot.lexical.score_rows(query_terms(request.query), ordered)
             found.bm25 = dict(zip(ordered, scores.tolist()))
             names = dict(zip(ordered, snapshot.ids(np.array(ordered, dtype=np.int64))))
             ordered.sort(key=lambda row: (-found.bm25[row], names[row]))
-        hits = tuple(self._hit(snapshot, found, Passage(row, 1.0, row, row)) for row in ordered[:k])
+        hits = tuple(self._hit(snapshot, found, Passage(row, 1.0, row, row)) for row in ordered[: request.k])
         evidence: Json = {
-            "key": query,
+            "key": request.query,
             "known": True,
             "matches": [{"kind": match.kind, "doc_id": match.doc_id, "chunks": len(match.rows)} for match in matches],
         }
-        return SearchResult(self.release, query, mode, "hits", "key", hits, evidence)
+        return SearchResult(self.release, request.query, request.mode, "hits", "key", hits, evidence)
 
     def _keys(self, snapshot: Snapshot) -> Keys:
         with self._lock:
             if self._known_keys is None or self._known_keys[0] is not snapshot:
                 self._known_keys = snapshot, Keys(snapshot)
             return self._known_keys[1]
-
-    def _check_call(self, query: str, k: int, mode: Mode, neighbours: int = 0) -> None:
-        if not isinstance(query, str):
-            raise UsageError(f"a query is a text, not {type(query).__name__}")
-        if len(query) > MAX_QUERY_CHARACTERS:
-            raise UsageError(
-                f"the query has {len(query):,} characters; at most {MAX_QUERY_CHARACTERS:,} are searched",
-                remedy="ask a shorter question",
-            )
-        if isinstance(neighbours, bool) or not isinstance(neighbours, int) or not 0 <= neighbours <= MAX_NEIGHBOURS:
-            raise UsageError(f"neighbours are a number of chunks from 0 to {MAX_NEIGHBOURS}, not {neighbours!r}")
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise UsageError(f"k is a number of hits from 1 on, not {k!r}")
-        if mode not in PARTS:
-            raise UsageError(f"there is no mode {mode!r}", remedy="modes are vector, keyword and hybrid")
-        missing = set(PARTS[mode]) - set(self.snapshot.parts)
-        if missing:
-            raise UsageError(f"this retriever was opened for {self.mode} search, not for {mode}")
 
     def _current_snapshot(self) -> Snapshot:
         erased = self.repository.erased()
@@ -286,7 +287,7 @@ class Retriever:
             copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
 
-    def _judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
+    def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
         """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
         more, so that "how" and "to" are no evidence; never the fused score."""
         cut = self.settings.cut
