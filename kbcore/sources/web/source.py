@@ -100,7 +100,6 @@ class WebSource:
         memory = recall(self._cache / "pages.json", self._scope.id)
         self._spool = Spool(self._cache)
         self._sent = {}
-        follow = bool(self._starts)
         with self._client() as http:
             robots = self._robots(http, until)
             reasons: MutableSequence[str] = []
@@ -109,8 +108,8 @@ class WebSource:
             found = crawl(
                 visitor,
                 self._scope,
-                list(dict.fromkeys([*self._starts, *listed])),
-                follow=follow,
+                self._starts,
+                list(listed),
                 max_pages=self._section.max_pages,
                 max_depth=self._section.max_depth,
                 known=self._known,
