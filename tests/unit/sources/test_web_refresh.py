@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbcore.errors import SourceError
-from kbcore.ingest import fetching, survey
+from kbcore.ingest import fetching
 from kbcore.ingest.retry import retried
 from tests.support import configure, knowledge_base, refreshed, tree
 from tests.unit.sources.site import Reply, Site, page, serving, sitemap
@@ -43,8 +43,7 @@ def base_of(site: Site, root: Path, **more: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (survey, fetching):
-        monkeypatch.setattr(module, "retried", lambda call: retried(call, base_seconds=0.01))
+    monkeypatch.setattr(fetching, "retried", lambda call: retried(call, base_seconds=0.01))
 
 
 def changes(report: Any) -> dict[str, int]:
