@@ -7,13 +7,16 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from flows.secrets import secrets_of
 from kbcore.config import load
 from kbcore.doctor import examine
+from kbcore.errors import ConfigError
 from kbcore.freshness import measure
 from kbcore.ingest.refresh import refresh
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import rollback
 from kbcore.releases import list_releases
+from kbcore.sources import ENVIRONMENT, Secrets
 from kbcore.verification import verify_repository
 
 
@@ -26,7 +29,12 @@ def refresh_task(config: str, promote: bool, approve_removals: int, accept_failu
     if not base.exists():
         base.create()
     return refresh(
-        base.repository, loaded, promote=promote, approve_removals=approve_removals, accept_failures=accept_failures
+        base.repository,
+        loaded,
+        secrets=secrets_of(loaded),
+        promote=promote,
+        approve_removals=approve_removals,
+        accept_failures=accept_failures,
     ).to_json()
 
 
@@ -65,4 +73,12 @@ def verify_task(config: str) -> list[dict[str, Any]]:
 @task(name="doctor", cache_policy=NO_CACHE, persist_result=False)
 def doctor_task(config: str) -> list[dict[str, Any]]:
     """Configuration, storage, sources, embedders and versions."""
-    return [check.to_json() for check in examine(config)]
+    return [check.to_json() for check in examine(config, secrets=_secrets(config))]
+
+
+def _secrets(config: str) -> Secrets:
+    """What doctor's sources need; the doctor itself says of a configuration that it does not load."""
+    try:
+        return secrets_of(load(config))
+    except ConfigError:
+        return ENVIRONMENT

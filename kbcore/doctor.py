@@ -19,7 +19,7 @@ from kbcore.ingest.recipe import embedder_spec
 from kbcore.ingest.refresh import source_cache
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.parsing.sandbox import version
-from kbcore.sources import make_source
+from kbcore.sources import ENVIRONMENT, Secrets, make_source
 from kbcore.store import layout
 from kbcore.store.lease import describe as holder
 from kbcore.store.lease import is_held
@@ -55,8 +55,10 @@ class Check:
         return asdict(self)
 
 
-def examine(config_path: str | Path | None, environ: Mapping[str, str] = os.environ) -> list[Check]:
-    """Run every check; one that fails does not keep the others from running."""
+def examine(
+    config_path: str | Path | None, environ: Mapping[str, str] = os.environ, *, secrets: Secrets = ENVIRONMENT
+) -> list[Check]:
+    """Run every check; one that fails does not keep the others from running. ``secrets`` are for the sources."""
     checks = [_python(), *_libraries()]
     try:
         config = load(config_path, environ)
@@ -67,7 +69,7 @@ def examine(config_path: str | Path | None, environ: Mapping[str, str] = os.envi
         ]
     checks.append(Check("configuration", "ok", config.file))
     base = KnowledgeBase(config)
-    checks += _sources(base)
+    checks += _sources(base, secrets)
     checks.append(_guard("parser", _parser))
     checks.append(_guard("embedder", lambda: _embedder(config)))
     if not base.exists():
@@ -117,14 +119,14 @@ def _libraries() -> list[Check]:
     return [Check("libraries", "ok", ", ".join(f"{n} {importlib.metadata.version(n)}" for n in FLOORS))]
 
 
-def _sources(base: KnowledgeBase) -> list[Check]:
+def _sources(base: KnowledgeBase, secrets: Secrets) -> list[Check]:
     config = base.config
     if not config.sources:
         return [Check("sources", "warn", "none is configured", f"add a [[sources]] table to {config.file}")]
 
     def look(section: SourceSection) -> Check:
         try:
-            seen = make_source(section, cache=source_cache(base.folder, section)).probe()
+            seen = make_source(section, cache=source_cache(base.folder, section), secrets=secrets).probe()
         except SourceError as error:
             raise SourceError(error.message, remedy=f"{error.remedy}; it is configured in {config.file}") from error
         return Check(f"source {section.name}", "ok", seen)

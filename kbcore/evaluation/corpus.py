@@ -14,9 +14,9 @@ from kbcore.store.repository import Repository
 
 @dataclass(frozen=True, slots=True)
 class CorpusChange:
-    """Counts of documents; ``removed`` leaves out renamed ones, ``failed`` are those that could not be had, ``flagged``
-    have a doubtful text in the new release and had none in the old; ``characters`` is the length of all texts, ``kept_characters``
-    of those of documents that both releases hold, renamed ones too."""
+    """Counts of documents: ``removed`` leaves out renamed ones, ``failed`` could not be had, ``flagged`` have a doubtful
+    text in the new release and had none in the old. ``characters`` is the length of all texts, ``kept_characters`` of those
+    of documents that both releases hold, renamed ones too."""
 
     documents_before: int
     documents: int

@@ -1,4 +1,5 @@
-"""Fetching listed items: as many at once as their source allows, given back in the order of the listing."""
+"""Listing and fetching, so that an interrupt never waits for a server: as many items at once as their source allows, given
+back in the order of the listing."""
 
 from __future__ import annotations
 
@@ -9,9 +10,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from kbcore.errors import DocumentError
 from kbcore.ingest.retry import retried
 from kbcore.sources import Source
-from kbcore.types import Fetched, Listed
+from kbcore.types import Fetched, Listed, Listing
 
 AHEAD = 2
+
+
+def list_all(source: Source, at: str) -> Listing:
+    """The listing of a source, tried again where that may help.
+
+    In a thread of its own where the source can do with several: a client that waits for its server outside of Python
+    keeps the main thread from hearing of an interrupt. Others end what they have started when they are interrupted.
+    """
+    if source.parallel < 2:
+        return retried(lambda: source.list(at))
+    thread = ThreadPoolExecutor(1, thread_name_prefix=f"list-{source.name}")
+    try:
+        listing = thread.submit(retried, lambda: source.list(at)).result()
+    except BaseException as error:
+        thread.shutdown(wait=not isinstance(error, KeyboardInterrupt), cancel_futures=True)
+        raise
+    thread.shutdown()
+    return listing
 
 
 def fetch_all(

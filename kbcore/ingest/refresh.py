@@ -29,7 +29,7 @@ from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
 from kbcore.parsing import ParserPool
 from kbcore.promotion import refusal
-from kbcore.sources import Source, close_source, make_source
+from kbcore.sources import ENVIRONMENT, Secrets, Source, close_source, make_source
 from kbcore.store import layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.manifest import Manifest, changed_settings
@@ -51,6 +51,7 @@ def refresh(
     config: Config,
     *,
     sources: Sequence[Source] | None = None,
+    secrets: Secrets = ENVIRONMENT,
     by: str | None = None,
     dry_run: bool = False,
     promote: bool = True,
@@ -66,9 +67,9 @@ def refresh(
     Publishes a release if anything changed and makes it current unless the gate (left out with ``gate=False``), a hold,
     a blocked content or ``promote=False`` says no. Where too many documents failed, it publishes nothing unless
     ``accept_failures``; documents that failed before are left alone for a while unless ``retry_failed``. Another run that
-    publishes first makes this one plan again on the new head. LockedError if another run is under way, SourceError if no
-    source could be listed; whatever is
-    raised, nothing half-done can be seen.
+    publishes first makes this one plan again on the new head. ``secrets`` are where the configured sources look for
+    theirs. LockedError if another run is under way, SourceError if no source could be listed; whatever is raised, nothing
+    half-done can be seen.
     """
     run = repository.begin(by)
     recipe = recipe or Recipe.of(config)
@@ -77,7 +78,10 @@ def refresh(
             raise ConfigError(
                 f"no source is configured in {config.file or 'the configuration'}", remedy="add a [[sources]] table"
             )
-        sources = [make_source(section, cache=source_cache(repository.root, section)) for section in config.sources]
+        sources = [
+            make_source(section, cache=source_cache(repository.root, section), secrets=secrets)
+            for section in config.sources
+        ]
     with ExitStack() as stack:
         took_over = None
         if not dry_run:

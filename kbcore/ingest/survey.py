@@ -15,10 +15,9 @@ from kbcore.fingerprint import short_id
 from kbcore.ingest.base import Base
 from kbcore.ingest.comparison import Comparison
 from kbcore.ingest.documents import Raw, build_all
-from kbcore.ingest.fetching import fetch_all
+from kbcore.ingest.fetching import fetch_all, list_all
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.recipe import Recipe
-from kbcore.ingest.retry import retried
 from kbcore.parsing import ParserPool, parser_ids
 from kbcore.parsing.limits import ParseLimits
 from kbcore.sources import Source
@@ -78,7 +77,7 @@ def make_plan(
         if isinstance(source, Conditional):
             source.known(comparison.known(source.name))
         try:
-            listing = retried(lambda source=source, at=at: source.list(at))  # type: ignore[misc]
+            listing = list_all(source, at)
         except SourceError as error:
             errors.append(error)
             plan.sources.append(

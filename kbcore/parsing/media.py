@@ -55,7 +55,7 @@ _PARSER_IDS = {
     CSV: "csv-2",
     DOCX: "docx-2",
     PPTX: "pptx-2",
-    XLSX: "xlsx-2",
+    XLSX: "xlsx-3",
     EPUB: "epub-2",
 }
 

@@ -62,8 +62,11 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
             unused -= {n for n in unused if n < len(row) and row[n]}
             yield line
     if unused:
-        names = "; ".join(header[n] for n in sorted(unused))
-        yield f"without values: {names}" if written else names
+        yield _without_values(header, unused) if written else "; ".join(header[n] for n in sorted(unused))
+
+
+def _without_values(header: Row, columns: Iterable[int]) -> str:
+    return f"without values: {'; '.join(header[n] for n in sorted(columns))}"
 
 
 def heading_rows(rows: Sequence[Row]) -> tuple[Sequence[Row], Row, int]:
@@ -94,7 +97,8 @@ def has_values(rows: Iterable[Row]) -> bool:
 
 
 def as_text(titles: Sequence[Row], header: Row, rows: Sequence[Row]) -> Iterator[str]:
-    """Blocks for one table: its titles, then it as a Markdown table where it is small, else a line for each row."""
+    """Blocks for one table: its titles, then it as a Markdown table where it is small, else a line for each row and one
+    for the names of columns that are empty in all of them."""
     for row in titles:
         yield " ".join(filter(None, row))
     columns = sum(any(n < len(row) and row[n] for row in (header, *rows)) for n in range(_width(header, rows)))
@@ -102,7 +106,9 @@ def as_text(titles: Sequence[Row], header: Row, rows: Sequence[Row]) -> Iterator
     if header and columns <= _TABLE_COLUMNS and len(rows) <= TABLE_ROWS and characters <= _TABLE_CHARACTERS:
         yield markdown_table([header, *rows])
     elif header and rows:
-        yield "\n".join(filter(None, (described(header, row) for row in rows)))
+        lines = [line for row in rows if (line := described(header, row))]
+        unused = [n for n, name in enumerate(header) if name and not any(n < len(row) and row[n] for row in rows)]
+        yield "\n".join([*lines, _without_values(header, unused)] if unused else lines)
     else:
         between = ": " if columns == 2 else "; "
         yield "\n".join(filter(None, (between.join(filter(None, row)) for row in (header, *rows))))

@@ -7,22 +7,23 @@ from pathlib import Path
 from kbcore.config import SourceSection
 from kbcore.config.sources import DirectorySection, GitSection, ObjectStoreSection, RestSection, WebSection
 from kbcore.errors import ConfigError
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 from kbcore.sources.source import Source
 
-__all__ = ["Source", "close_source", "make_source"]
+__all__ = ["ENVIRONMENT", "Secrets", "Source", "close_source", "make_source"]
 
 
 EXTRAS = {"object_store": "objects", "rest": "rest", "web": "web"}
 
 
-def make_source(section: SourceSection, *, cache: Path) -> Source:
+def make_source(section: SourceSection, *, cache: Path, secrets: Secrets = ENVIRONMENT) -> Source:
     """The source that ``section`` describes. Nothing is listed or fetched yet.
 
     ``cache`` is a folder that the source may make and fill to have less to transfer next time; it may be lost.
-    ConfigError where the packages of its type are not installed.
+    ``secrets`` are where it looks for those that the section names. ConfigError where the packages of its type are not installed.
     """
     try:
-        return _made(section, cache)
+        return _made(section, cache, secrets)
     except ModuleNotFoundError as error:
         if section.type not in EXTRAS or (error.name or "").startswith("kbcore"):
             raise
@@ -32,7 +33,7 @@ def make_source(section: SourceSection, *, cache: Path) -> Source:
         ) from error
 
 
-def _made(section: SourceSection, cache: Path) -> Source:
+def _made(section: SourceSection, cache: Path, secrets: Secrets) -> Source:
     match section:
         case DirectorySection():
             from kbcore.sources.directory import DirectorySource
@@ -41,19 +42,19 @@ def _made(section: SourceSection, cache: Path) -> Source:
         case GitSection():
             from kbcore.sources.git.source import GitSource
 
-            return GitSource(section, cache=cache)
+            return GitSource(section, cache=cache, secrets=secrets)
         case ObjectStoreSection():
             from kbcore.sources.object_store.source import ObjectStoreSource
 
-            return ObjectStoreSource(section, cache=cache)
+            return ObjectStoreSource(section, cache=cache, secrets=secrets)
         case RestSection():
             from kbcore.sources.rest.source import RestSource
 
-            return RestSource(section, cache=cache)
+            return RestSource(section, cache=cache, secrets=secrets)
         case WebSection():
             from kbcore.sources.web.source import WebSource
 
-            return WebSource(section, cache=cache)
+            return WebSource(section, cache=cache, secrets=secrets)
     raise TypeError(f"{type(section).__name__} describes no source")
 
 

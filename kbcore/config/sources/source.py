@@ -22,6 +22,7 @@ def _compiles(pattern: str) -> str:
 
 Globs = tuple[Annotated[str, AfterValidator(_compiles)], ...]
 _ENDINGS = ("md", "markdown", "html", "htm", "txt", "pdf", "docx", "pptx", "xlsx", "csv", "tsv", "epub")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 FILES = tuple(f"**/*.{ending}" for ending in _ENDINGS)
 
 
@@ -50,3 +51,9 @@ class SourceSection(Section):
     def freshness_days(self) -> float | None:
         """The freshness target in days, or None."""
         return None if self.freshness_target is None else seconds_of(self.freshness_target) / 86_400
+
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that the section names for its secrets. What cannot be such a name is left out: it
+        may be the secret itself, put in the wrong place."""
+        named = [str(getattr(self, key) or "") for key in type(self).model_fields if key.endswith("_env")]
+        return tuple(name for name in named if _VARIABLE.fullmatch(name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import fcntl
 import hashlib
-import os
 import re
 import shutil
 import time
@@ -18,6 +17,7 @@ from kbcore.config.sources import GitSection
 from kbcore.errors import SourceError
 from kbcore.sources.git.errors import explain, kind_of, unknown_ref
 from kbcore.sources.git.program import NOWHERE, Git, GitFailed
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 
 REF = "refs/kbcore/source"
 """Where the mirror keeps what it fetched last."""
@@ -32,8 +32,9 @@ COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 class Mirror:
     """The ref that ``section`` names, fetched anew by ``update`` into a folder below ``cache``."""
 
-    def __init__(self, section: GitSection, cache: Path) -> None:
+    def __init__(self, section: GitSection, cache: Path, secrets: Secrets = ENVIRONMENT) -> None:
         self._section = section
+        self._secrets = secrets
         self._cache = cache
         split = urlsplit(section.url)
         self.url = urlunsplit(split._replace(netloc=split.netloc.rpartition("@")[2]))
@@ -158,12 +159,12 @@ class Mirror:
         secrets: tuple[str, ...] = ()
         settings = {"http.followRedirects": "initial"}
         if variable := self._section.token_env:
-            token = os.environ.get(variable, "").strip()
+            token = self._secrets.get(variable)
             if not token or not token.isascii() or not token.isprintable():
+                wrong = f"the secret {variable} holds no token" if token else self._secrets.missing(variable)
                 raise SourceError(
-                    f"source {self._section.name!r}: the environment variable {variable} "
-                    + ("holds no token" if token else "is not set"),
-                    remedy=f"export {variable}=… with a token that may read {self.url}",
+                    f"source {self._section.name!r}: {wrong}",
+                    remedy=f"{self._secrets.remedy(variable)}, a token that may read {self.url}",
                 )
             basic = base64.b64encode(f"{self._user}:{token}".encode()).decode()
             secrets = (basic, token)

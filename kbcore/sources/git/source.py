@@ -22,6 +22,7 @@ from kbcore.sources.git.errors import explain, unknown_ref
 from kbcore.sources.git.history import last_changed
 from kbcore.sources.git.mirror import REF, Mirror
 from kbcore.sources.git.program import Git, GitFailed, Stream, end
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 from kbcore.types import Fetched, Listed, Listing
 
 LINK = "120000"
@@ -54,13 +55,13 @@ class GitSource:
     type = "git"
     parallel = 1
 
-    def __init__(self, section: GitSection, *, cache: Path) -> None:
+    def __init__(self, section: GitSection, *, cache: Path, secrets: Secrets = ENVIRONMENT) -> None:
         self.name = section.name
         self._section = section
         self._cache = cache
         self._include = [glob_pattern(pattern) for pattern in section.include]
         self._exclude = [glob_pattern(pattern) for pattern in section.exclude]
-        self._mirror = Mirror(section, cache) if section.is_remote else None
+        self._mirror = Mirror(section, cache, secrets) if section.is_remote else None
         self._blobs: Blobs | None = None
 
     def list(self, listed_at: str) -> Listing:

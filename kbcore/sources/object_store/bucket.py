@@ -7,7 +7,6 @@ which is why there is a second way of listing, folder by folder.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import ConfigError
 from kbcore.sources.object_store.failures import ObjectChanged, ObjectFailure, ObjectGone, explain
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 
 PAGE = 1000  # keys in a page of a listing, or a divisor of it, in all three clouds
 READ_AT_ONCE = 1 << 20  # bytes
@@ -46,7 +46,7 @@ class Got:
 class Bucket:
     """Reads one bucket, from several threads if need be. Nothing is connected before the first question."""
 
-    def __init__(self, section: ObjectStoreSection) -> None:
+    def __init__(self, section: ObjectStoreSection, secrets: Secrets = ENVIRONMENT) -> None:
         try:
             import obstore
             import obstore.store
@@ -56,6 +56,7 @@ class Bucket:
                 remedy="pip install 'kbcore[objects]'",
             ) from error
         self.section = section
+        self._secrets = secrets
         self._obstore: Any = obstore
         self._opening = threading.Lock()
         self._opened: Any = None
@@ -166,7 +167,7 @@ class Bucket:
         try:
             with self._opening:
                 if self._opened is None:
-                    self._opened = _store(self._obstore.store, section)
+                    self._opened = _store(self._obstore.store, section, self._secrets)
             yield self._opened
         except ObjectFailure:
             raise
@@ -180,7 +181,7 @@ class Bucket:
             ) from None
 
 
-def _store(stores: Any, section: ObjectStoreSection) -> Any:
+def _store(stores: Any, section: ObjectStoreSection, secrets: Secrets) -> Any:
     """The store of a section. A key that is named goes in as a whole, so that none of the standard variables (a
     session token of somebody else) is mixed into it."""
     options: dict[str, Any] = {
@@ -189,9 +190,9 @@ def _store(stores: Any, section: ObjectStoreSection) -> Any:
     }
     if section.anonymous:
         options["skip_signature"] = True
-    key = _secret(section.access_key_env)
-    secret = _secret(section.secret_key_env)
-    token = _secret(section.session_token_env)
+    key = _secret(section.access_key_env, secrets)
+    secret = _secret(section.secret_key_env, secrets)
+    token = _secret(section.session_token_env, secrets)
     match section.scheme:
         case "s3":
             if secret:
@@ -212,10 +213,10 @@ def _store(stores: Any, section: ObjectStoreSection) -> Any:
             return stores.AzureStore(section.bucket, **options)
 
 
-def _secret(variable: str | None) -> str | None:
+def _secret(variable: str | None, secrets: Secrets) -> str | None:
     if variable is None:
         return None
-    value = os.environ.get(variable)
+    value = secrets.get(variable)
     if not value:
-        raise ObjectFailure(f"the environment variable {variable} is not set", f"set {variable} where kb runs")
+        raise ObjectFailure(secrets.missing(variable), secrets.remedy(variable))
     return value

@@ -14,6 +14,7 @@ from kbcore.globs import glob_pattern
 from kbcore.parsing.media import media_type_of
 from kbcore.sources.object_store.bucket import Bucket, Meta
 from kbcore.sources.object_store.failures import ObjectChanged, ObjectFailure
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 from kbcore.types import Fetched, Listed, Listing
 
 
@@ -27,10 +28,10 @@ class ObjectStoreSource:
     type = "object_store"
     parallel = 8
 
-    def __init__(self, section: ObjectStoreSection, *, cache: Path) -> None:
+    def __init__(self, section: ObjectStoreSection, *, cache: Path, secrets: Secrets = ENVIRONMENT) -> None:
         self.name = section.name
         self.section = section
-        self.bucket = Bucket(section)
+        self.bucket = Bucket(section, secrets)
         self._include = [glob_pattern(pattern) for pattern in section.include]
         self._exclude = [glob_pattern(pattern) for pattern in section.exclude]
         self._folders_out = [glob_pattern(p.removesuffix("/**")) for p in section.exclude if p.endswith("/**")]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from urllib.parse import urlsplit
 
 from kbcore.config.sources import RestSection
 from kbcore.errors import ConfigError, SourceError
 from kbcore.sources.rest.recipe import AuthPart
+from kbcore.sources.secrets import Secrets
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
@@ -38,10 +38,10 @@ def check_addresses(section: RestSection) -> None:
         )
 
 
-def secrets_of(section: RestSection, auth: AuthPart) -> tuple[str, str, str]:
+def secrets_of(section: RestSection, auth: AuthPart, secrets: Secrets) -> tuple[str, str, str]:
     """User, token, and the names of the variables they came from; all empty where nothing is to be sent.
 
-    SourceError where a variable is not set, so that the other sources go on.
+    SourceError where a secret is not to be found, so that the other sources go on.
     """
     if auth.kind == "none" or (not auth.required and not section.token_env):
         return "", "", ""
@@ -53,10 +53,10 @@ def secrets_of(section: RestSection, auth: AuthPart) -> tuple[str, str, str]:
     names = [section.user_env, section.token_env] if auth.needs_user else [section.token_env]
     values = []
     for name in names:
-        value = os.environ.get(name, "").strip()
+        value = secrets.get(name)
         if not value:
-            raise SourceError(f"the environment variable {name} is not set", remedy=f"export {name}=...")
+            raise SourceError(secrets.missing(name), remedy=secrets.remedy(name))
         if not value.isascii() or not value.isprintable():
-            raise SourceError(f"the environment variable {name} holds characters that no header may hold")
+            raise SourceError(f"the secret {name} holds characters that no header may hold")
         values.append(value)
     return values[0] if auth.needs_user else "", values[-1], ", ".join(names)

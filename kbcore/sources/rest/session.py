@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 
+from kbcore.sources.rest.deadline import deadline, keep_to_deadline
+
 ATTEMPTS = 4
 BACKOFF_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 120.0
@@ -120,7 +122,7 @@ class Session(requests.Session):
         self.headers["User-Agent"] = "kbcore"
         self.adapters.clear()
         for prefix in origins(base_url):
-            self.mount(prefix, HTTPAdapter())
+            self.mount(prefix, _Adapter())
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         kwargs |= {"allow_redirects": False, "stream": True}
@@ -129,8 +131,7 @@ class Session(requests.Session):
             self.rules.pace()
             wait = BACKOFF_SECONDS * 2 ** (attempt - 1)
             try:
-                response: requests.Response = super().send(request, **kwargs)
-                self._read(response)
+                response = self._answer(request, kwargs)
             except requests.exceptions.SSLError:
                 raise
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
@@ -145,9 +146,28 @@ class Session(requests.Session):
             time.sleep(wait)
         raise AssertionError("unreachable")
 
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        # Only to say where a redirect would lead, requests reads all of its body, which has no bound there.
+        return None
+
+    def _answer(self, request: requests.PreparedRequest, kwargs: dict[str, Any]) -> requests.Response:
+        """One answer in full, from the first byte of its head to the last of its body within one time limit."""
+        with deadline(LONGEST_ANSWER_SECONDS) as left:
+            try:
+                response = super().send(request, **kwargs)
+                self._read(response)
+            except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError):
+                if left() > 0:
+                    raise
+                raise ApiError(
+                    f"{urlsplit(request.url or '').path} took more than {LONGEST_ANSWER_SECONDS:g} seconds to answer",
+                    remedy="set a smaller page_size, or try again when the server is less busy",
+                    transient=True,
+                ) from None
+        return response
+
     def _read(self, response: requests.Response) -> None:
-        """Read an answer's body, up to the bounds of bytes and seconds."""
-        started = time.monotonic()
+        """Read an answer's body, up to the bound of bytes."""
         body = bytearray()
         for part in response.iter_content(1 << 16):
             body += part
@@ -156,10 +176,12 @@ class Session(requests.Session):
                 raise ApiError(
                     f"an answer has more than {self.rules.most_bytes} bytes", remedy="set a smaller page_size"
                 )
-            if time.monotonic() - started > LONGEST_ANSWER_SECONDS:
-                response.close()
-                raise ApiError(f"an answer took more than {LONGEST_ANSWER_SECONDS:.0f} seconds", transient=True)
         response._content = bytes(body)
+
+
+class _Adapter(HTTPAdapter):
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        return keep_to_deadline(super().get_connection_with_tls_context(*args, **kwargs))
 
 
 def as_api_error(path: str, error: requests.RequestException) -> ApiError:

@@ -28,6 +28,7 @@ from kbcore.fingerprint import short_id
 from kbcore.globs import glob_pattern
 from kbcore.sources.rest.access import check_addresses, secrets_of
 from kbcore.sources.rest.recipe import expand, load_recipe
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 from kbcore.types import Fetched, Listed, Listing
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class RestSource:
 
     type = "rest"
 
-    def __init__(self, section: RestSection, *, cache: Path) -> None:
+    def __init__(self, section: RestSection, *, cache: Path, secrets: Secrets = ENVIRONMENT) -> None:
         try:
             from kbcore.sources.rest import client
         except ImportError as error:
@@ -68,6 +69,7 @@ class RestSource:
         self.name = section.name
         self.parallel = section.parallel
         self._section = section
+        self._looked_up = secrets
         self._cache = cache
         self._rest = client
         self._include = [glob_pattern(pattern) for pattern in section.include]
@@ -294,7 +296,7 @@ class RestSource:
 
     def _secrets(self) -> tuple[str, str, str]:
         try:
-            return secrets_of(self._section, self.recipe.auth)
+            return secrets_of(self._section, self.recipe.auth, self._looked_up)
         except SourceError as error:
             raise self._rest.ApiError(error.message, remedy=error.remedy) from None
 

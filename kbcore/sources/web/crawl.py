@@ -34,23 +34,42 @@ class Found:
 def crawl(
     visitor: Visitor,
     scope: Scope,
-    first: Sequence[str],
+    starts: Sequence[str],
+    listed: Sequence[str],
     *,
-    follow: bool,
     max_pages: int,
     max_depth: int,
     known: Mapping[str, str | None],
     memory: Mapping[str, Remembered],
 ) -> Found:
-    """Visit ``first`` and, with ``follow``, what links lead to, at most ``max_pages`` URLs and ``max_depth`` links far.
+    """Visit ``starts``, what sitemaps ``listed`` and, where there are starts, what links lead to: at most ``max_pages``
+    URLs and ``max_depth`` links far.
 
-    What fails for now is visited once more at the end. A page that fails is taken to have the links it had.
+    Where there are more, those seen before come first, so that no page that is new takes the place of one that is held;
+    it takes the place of one that is gone. The same site and the same base make the same choice: pages do not take
+    turns. What fails for now is visited once more at the end. A page that fails is taken to have the links it had.
     """
     found = Found()
-    depth = dict.fromkeys(first, 0)
+    depth = dict.fromkeys([*starts, *listed], 0)
     queue = list(depth)
     again: list[str] = []
     second = False
+    before = {*starts, *(url for url in (*known, *memory) if scope.holds(url))}
+    put_off: list[str] = []
+    keeping = True
+    max_pages = max(max_pages, len(starts))
+
+    def chosen(queue: list[str]) -> list[str]:
+        """Those to visit next; the others are put off, for the room that pages seen before may still need."""
+        room = max_pages - len(found.visits)
+        kept = len(before - found.visits.keys() - depth.keys()) if keeping else 0
+        if len(queue) + kept <= room:
+            return queue
+        level = [url for url in queue if url in before][:room]
+        level += [url for url in queue if url not in before][: max(0, room - len(level) - kept)]
+        now = set(level)
+        put_off.extend(url for url in queue if url not in now)
+        return level
 
     def spread(first: Visit) -> None:
         """Follow the links of a visit; a page that is nearer than it seemed leads farther than it did."""
@@ -70,11 +89,15 @@ def crawl(
                     if link in found.visits:
                         waiting.append(found.visits[link])
 
-    while queue:
-        room = max_pages - len(found.visits) if not second else len(queue)
-        if len(queue) > room:
-            found.incomplete(f"there are more pages than max_pages ({max_pages}); the others were not asked for")
-        level, queue = queue[:room], []
+    while queue or put_off or again:
+        if not queue:
+            if put_off and len(found.visits) < max_pages:
+                queue, put_off, keeping = put_off, [], False
+            elif again:
+                queue, again, second = again, [], True
+            else:
+                break
+        level, queue = queue if second else chosen(queue), []
         for visit in _visits(visitor, level):
             found.visits[visit.url] = visit
             if visit.outcome == "over":
@@ -82,12 +105,14 @@ def crawl(
             elif visit.outcome == "later" and not second:
                 again.append(visit.url)
                 continue
-            if follow:
+            if starts:
                 spread(visit)
-        if not queue and again:
-            queue, again, second = again, [], True
-        elif second:
-            second = False
+        second = False
+    if put_off:
+        found.incomplete(
+            f"has more pages than max_pages ({max_pages}): {len(put_off)} that are linked or listed, and what they may "
+            "lead to, were not asked for; raise max_pages of this source, or leave pages out with exclude"
+        )
     return found
 
 

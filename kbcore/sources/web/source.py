@@ -5,7 +5,6 @@ To list them is to ask for each of them, on condition that it changed; what was 
 
 from __future__ import annotations
 
-import os
 import ssl
 import time
 from collections.abc import Mapping, MutableSequence
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from kbcore.config.sources import WebSection
 from kbcore.errors import ConfigError, DocumentError, HttpError, SkippedDocumentError, SourceError
+from kbcore.sources.secrets import ENVIRONMENT, Secrets
 from kbcore.sources.web.addresses import networks
 from kbcore.sources.web.crawl import Found, crawl, settled
 from kbcore.sources.web.http import PARALLEL, HttpClient, HttpSettings, Resolve
@@ -44,7 +44,13 @@ class WebSource:
     parallel = PARALLEL
 
     def __init__(
-        self, section: WebSection, *, cache: Path, resolve: Resolve | None = None, context: ssl.SSLContext | None = None
+        self,
+        section: WebSection,
+        *,
+        cache: Path,
+        secrets: Secrets = ENVIRONMENT,
+        resolve: Resolve | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.name = section.name
         self._section = section
@@ -72,7 +78,7 @@ class WebSource:
             section.max_bytes,
             section.ports,
             networks(section.allow_private),
-            self._token(),
+            self._token(secrets),
             frozenset({origin(prefix)}),
         )
         self._pace = Pace(section.delay_seconds)
@@ -94,7 +100,6 @@ class WebSource:
         memory = recall(self._cache / "pages.json", self._scope.id)
         self._spool = Spool(self._cache)
         self._sent = {}
-        follow = bool(self._starts)
         with self._client() as http:
             robots = self._robots(http, until)
             reasons: MutableSequence[str] = []
@@ -103,8 +108,8 @@ class WebSource:
             found = crawl(
                 visitor,
                 self._scope,
-                list(dict.fromkeys([*self._starts, *listed])),
-                follow=follow,
+                self._starts,
+                list(listed),
                 max_pages=self._section.max_pages,
                 max_depth=self._section.max_depth,
                 known=self._known,
@@ -151,16 +156,14 @@ class WebSource:
         except ValueError as error:
             raise ConfigError(f"source {self.name!r}: {setting}: {shown(url)} cannot be used: {error}") from None
 
-    def _token(self) -> str | None:
+    def _token(self, secrets: Secrets) -> str | None:
         variable = self._section.token_env
         if variable is None:
             return None
-        token = os.environ.get(variable, "").strip()
+        token = secrets.get(variable)
         if not token or not token.isascii() or not token.isprintable():
-            raise ConfigError(
-                f"source {self.name!r}: the environment variable {variable} holds no token",
-                remedy=f"export {variable}=…",
-            )
+            wrong = f"the secret {variable} holds no token" if token else secrets.missing(variable)
+            raise ConfigError(f"source {self.name!r}: {wrong}", remedy=secrets.remedy(variable))
         return token
 
     def _client(self) -> HttpClient:

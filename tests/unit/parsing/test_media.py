@@ -80,7 +80,7 @@ def test_parser_ids_name_format_and_version_only() -> None:
     assert [name.rpartition("-")[0] for name in ids] == ["markdown", "html", "text", "pdf"]
     assert all(name.rpartition("-")[2].isdigit() for name in ids)
     office = [parser_id_for(kind) for kind in (DOCX, PPTX, XLSX, "text/csv", EPUB)]
-    assert office == ["docx-2", "pptx-2", "xlsx-2", "csv-2", "epub-2"]
+    assert office == ["docx-2", "pptx-2", "xlsx-3", "csv-2", "epub-2"]
     with pytest.raises(KeyError):
         parser_id_for("text/rtf")
 

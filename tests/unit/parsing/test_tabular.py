@@ -144,6 +144,16 @@ class TestWorkbook:
         many = [["Name", "Size"], *([f"n{n}", n] for n in range(100))]
         assert parsed(workbook_of(*many)).text.endswith("Name: n99; Size: 99")
 
+    @pytest.mark.parametrize("count", [2, 60], ids=["as a table", "a line a row"])
+    def test_names_of_empty_columns_are_kept(self, count: int) -> None:
+        rows = [[f"Person {n}", None, "Bonn", None] for n in range(count)]
+        text = parsed(workbook_of(["Name", "Phone", "City", "Fax"], *rows)).text
+        if count == 2:
+            assert "| Name | Phone | City | Fax |" in text
+        else:
+            assert text.splitlines()[-2:] == ["Name: Person 59; City: Bonn", "without values: Phone; Fax"]
+            assert text.count("Phone") == 1
+
     def test_merged_cells_are_said_in_each_row(self) -> None:
         workbook = workbook_of(["Group", "Item", "No"], ["A", "x", 1], [None, "y", 2])
         workbook.active.merge_cells("A2:A3")

@@ -14,9 +14,11 @@ import pytest
 from kbcore.config.sources import ObjectStoreSection
 from kbcore.errors import DocumentError, SourceError
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.sources.object_store import bucket
 from kbcore.sources.object_store.source import ObjectStoreSource, validator
 from kbcore.types import Fetched, Listed, Listing
 from tests.support import DOCUMENTS, configure, knowledge_base, refreshed, tree, write
+from tests.unit.sources.dripping import dripping
 
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("obstore")
@@ -222,6 +224,22 @@ def test_max_bytes_holds_by_the_listing_and_by_what_arrives(pail: Pail) -> None:
         source.fetch(item, NOW)
     with pytest.raises(DocumentError, match="more than max_bytes"):
         source.fetch(Listed("a.md"), NOW)
+
+
+def test_an_object_or_a_listing_that_drips_ends_at_the_limit_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket, "_TIMEOUTS", {**bucket._TIMEOUTS, "timeout": "1s"})
+    head = (
+        b'HTTP/1.1 200 OK\r\nETag: "x"\r\nLast-Modified: Mon, 30 Nov 2026 00:00:00 GMT\r\n'
+        b"Content-Length: 100000\r\n\r\n"
+    )
+    with dripping(head, b" ") as url:
+        read = source(name="docs", type="object_store", url="s3://slow/docs", endpoint=url, allow_http=True)
+        for call in (lambda: read.list(NOW), lambda: read.fetch(Listed("a.md", '"x"', None, 100_000), NOW)):
+            started = time.monotonic()
+            with pytest.raises((SourceError, DocumentError)) as error:
+                call()
+            assert error.value.transient
+            assert time.monotonic() - started < 6
 
 
 def test_the_content_type_counts_where_the_name_says_nothing(pail: Pail) -> None:

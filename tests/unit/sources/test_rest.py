@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from kbcore.sources.rest import session as rest_session
 from kbcore.sources.rest.recipe import load_recipe
 from kbcore.sources.rest.source import RestSource
 from tests.support import ROOT, knowledge_base, refreshed
+from tests.unit.sources.dripping import dripping
 from tests.unit.sources.rest_server import (
     Articles,
     Asked,
@@ -537,8 +539,6 @@ def test_client_credentials_are_traded_for_a_token_at_the_same_origin(tmp_path: 
 
 
 def test_requests_keep_the_pace_of_the_recipe(tmp_path: Path) -> None:
-    import time
-
     with serving(Site(items_of)) as site:
         read = source(site, own_recipe(tmp_path, pace="600", pages='{ kind = "header_link" }'), tmp_path, parameters={})
         started = time.monotonic()
@@ -561,6 +561,45 @@ def test_a_server_that_is_not_there_is_a_transient_error(tmp_path: Path) -> None
     with pytest.raises(SourceError, match="cannot be reached") as error:
         source(site, "mediawiki", tmp_path).list(AT)
     assert error.value.transient
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (HEAD + b"Content-Length: 100000\r\n\r\n", b" "),
+        (HEAD + b"\r\n", b" "),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nfff\r\n", b" "),
+        (HEAD + b"X-Long: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 100000\r\n\r\n", b" "),
+        (b"", b""),
+    ],
+    ids=["body", "body without length", "chunks", "one chunk", "header", "interim answers", "redirect", "silence"],
+)
+def test_an_answer_that_drips_ends_at_the_limit_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: bytes, piece: bytes
+) -> None:
+    monkeypatch.setattr(rest_session, "LONGEST_ANSWER_SECONDS", 0.8)
+    with dripping(start, piece) as url:
+        given = RestSection(name="kb", type="rest", recipe="mediawiki", base_url=url, allow_http=True)
+        started = time.monotonic()
+        with pytest.raises(SourceError, match=r"took more than 0\.8 seconds to answer") as error:
+            RestSource(given, cache=tmp_path).list(AT)
+    assert error.value.transient
+    assert 0.7 < time.monotonic() - started < 1.8
+
+
+def test_the_body_of_a_redirect_has_the_bound_of_every_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbcore.sources.rest import source as rest
+
+    monkeypatch.setattr(rest, "_PAGE_BYTES", 1000)
+    big = Site(lambda asked: Reply({"x": "y" * 100_000}, 302, {"Location": "/elsewhere"}))
+    with serving(big) as site, pytest.raises(SourceError, match="more than 1000 bytes"):
+        source(site, "mediawiki", tmp_path, max_bytes=400).list(AT)
 
 
 def test_an_answer_over_the_bound_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

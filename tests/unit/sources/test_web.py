@@ -299,6 +299,53 @@ def test_a_crawl_that_reaches_a_bound_is_incomplete(site: Site, tmp_path: Path) 
     assert "docs/deep/d" not in paths(web(site, tmp_path, max_depth=1).list(NOW))
 
 
+@pytest.mark.parametrize("by", ["crawl", "sitemap"])
+def test_a_bound_on_pages_is_named_with_its_number_and_how_many_were_left(site: Site, tmp_path: Path, by: str) -> None:
+    docs(site)
+    if by == "crawl":
+        listing = web(site, tmp_path, max_pages=3).list(NOW)
+    else:
+        names = ("/docs/", "/docs/a.html", "/docs/b.html", "/docs/deep/c")
+        listing = mapped(site, tmp_path, *names, max_pages=3).list(NOW)
+    [(where, reason)] = listing.problems
+    assert where == site.url("/docs/")
+    assert "more pages than max_pages (3): 1 that are linked or listed" in reason
+    assert "raise max_pages" in reason
+
+
+def test_with_too_many_pages_those_that_are_held_stay_and_new_ones_fill_the_room_of_those_gone(
+    site: Site, tmp_path: Path
+) -> None:
+    old, new = [f"/docs/old{n}" for n in range(6)], [f"/docs/new{n}" for n in range(9)]
+    site.pages |= {path: page(path) for path in (*old, *new)}
+    site.pages |= {
+        "/docs/": page("home", links=("hub", *old[:3])),
+        "/docs/hub": page("hub", head='<meta name="robots" content="noindex">', links=tuple(old[3:])),
+    }
+    source = web(site, tmp_path, max_pages=8)
+    first = source.list(NOW)
+    assert (first.complete, paths(first)) == (True, ["docs/", *(path[1:] for path in old)])
+    # Everything new is nearer to the start than what is held.
+    site.pages["/docs/"] = page("home", links=(*new, *old[:3], "hub"))
+    second = again(source, first)
+    assert (second.complete, paths(second)) == (False, paths(first))
+    assert paths(again(web(site, tmp_path, max_pages=8), second)) == paths(first)
+    del site.pages["/docs/old1"], site.pages["/docs/old4"]
+    site.pages["/docs/"] = page("home", links=(*new, "old0", "old2", "hub"))
+    site.pages["/docs/hub"] = page("hub", head='<meta name="robots" content="noindex">', links=("old3", "old5"))
+    third = again(source, second)
+    assert [path for path in paths(third) if "old" in path] == ["docs/old0", "docs/old2", "docs/old3", "docs/old5"]
+    assert [path for path in paths(third) if "new" in path] == ["docs/new0", "docs/new1"]
+    assert not third.complete
+
+
+def test_all_start_urls_are_asked_for_whatever_the_bound_on_pages(site: Site, tmp_path: Path) -> None:
+    docs(site)
+    starts = [site.url("/docs/"), site.url("/docs/a.html")]
+    listing = web(site, tmp_path, start_urls=starts, max_pages=1).list(NOW)
+    assert paths(listing) == ["docs/", "docs/a.html"]
+
+
 def test_a_page_that_fails_in_a_crawl_keeps_the_links_it_had(site: Site, tmp_path: Path) -> None:
     docs(site)
     source = web(site, tmp_path)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kbcore.errors import SourceError
-from kbcore.ingest import fetching, survey
+from kbcore.ingest import fetching
 from kbcore.ingest.retry import retried
-from tests.support import knowledge_base, refreshed, tree
+from tests.support import configure, knowledge_base, refreshed, tree
 from tests.unit.sources.site import Reply, Site, page, serving, sitemap
 
 NAMES = [f"/docs/{name}.html" for name in ("vpn", "phones", "printers", "badges", "rooms", "parking", "travel", "mail")]
@@ -43,8 +43,7 @@ def base_of(site: Site, root: Path, **more: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (survey, fetching):
-        monkeypatch.setattr(module, "retried", lambda call: retried(call, base_seconds=0.01))
+    monkeypatch.setattr(fetching, "retried", lambda call: retried(call, base_seconds=0.01))
 
 
 def changes(report: Any) -> dict[str, int]:
@@ -117,6 +116,16 @@ def test_a_site_that_is_down_removes_nothing(site: Site, tmp_path: Path) -> None
         report = refreshed(base)
         assert (report.changes["removed"], report.changes["carried_over"]) == (0, 8)
     assert base.repository.releases() == before
+
+
+def test_a_bound_on_pages_that_is_reached_removes_nothing_and_is_reported(site: Site, tmp_path: Path) -> None:
+    base = base_of(site, tmp_path)
+    refreshed(base)
+    base.config = configure(tmp_path, sources=[{**base.config.sources[0].model_dump(), "max_pages": 6}])
+    report = refreshed(base)
+    assert (report.outcome, report.changes["removed"], report.withheld_removals) == ("unchanged", 0, [])
+    assert report.sources[0]["complete"] is False
+    assert ["more pages than max_pages (6): 3 that" in failure["reason"] for failure in report.failures] == [True]
 
 
 def test_pages_that_vanish_together_are_withheld(site: Site, tmp_path: Path) -> None:
