@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from kbcore.errors import UsageError
+
+K = TypeVar("K", str, int)
 
 
 def rrf(lists: Sequence[Sequence[str]], k: int = 60) -> dict[str, float]:
@@ -49,7 +52,7 @@ def minmax(
                 raise UsageError(f"the score of {key} is {score}")
     if not vector or not keyword:
         return dict(vector or keyword)
-    v, w = _normalised(vector), _normalised(keyword)
+    v, w = normalised(vector), normalised(keyword)
     return {key: alpha * v.get(key, 0.0) + (1.0 - alpha) * w.get(key, 0.0) for key in (*v, *w)}
 
 
@@ -58,7 +61,8 @@ def ranked(scores: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _normalised(scored: Sequence[tuple[str, float]]) -> dict[str, float]:
+def normalised(scored: Sequence[tuple[K, float]]) -> dict[K, float]:
+    """A list of (id, score) mapped to [0, 1] by its lowest and highest score; equal scores all become 1.0."""
     lowest = min(score for _, score in scored)
     span = max(score for _, score in scored) - lowest
     if span == 0.0:

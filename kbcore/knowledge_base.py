@@ -13,10 +13,12 @@ from kbcore.errors import UsageError
 from kbcore.evaluation.calibration import cut_of
 from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.ingest.recipe import embedder_spec
+from kbcore.retrieval.live import LiveRetriever
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.store.manifest import Manifest
 from kbcore.store.objects import LocalStore
+from kbcore.store.promotion import Promotion
 from kbcore.store.repository import Repository
 from kbcore.types import Mode
 
@@ -85,6 +87,15 @@ class KnowledgeBase:
         digest = state.manifest_digest if name == state.release else None
         manifest = repository.manifest(name, digest=digest)
         return Retriever(repository, manifest, self.catalog, settings=self.settings(manifest, mode), mode=mode)
+
+    def live_retriever(self, *, mode: Mode | None = None) -> LiveRetriever:
+        """A retriever that follows promotions. KbUnavailableError where no release is current yet."""
+
+        def open_release(state: Promotion) -> Retriever:
+            manifest = self.repository.manifest(str(state.release), digest=state.manifest_digest)
+            return Retriever(self.repository, manifest, self.catalog, settings=self.settings(manifest, mode), mode=mode)
+
+        return LiveRetriever(self.repository, open_release)
 
 
 def open_repository(config: str | Path | Config | None = None) -> KnowledgeBase:

@@ -129,7 +129,7 @@ class Retriever:
         """The same for many questions, in their order: they are embedded in one call, and all see the same documents."""
         requests = [self.request(query, k, **options) for query in queries]
         asked = list(dict.fromkeys(r.query for r in requests if r.mode != "keyword" and r.query.strip()))
-        snapshot = self._current_snapshot()
+        snapshot = self.current_snapshot()
         vectors = dict(zip(asked, self.embedder.embed_queries(asked))) if asked and snapshot.rows else {}
         return [self.answer(request, snapshot=snapshot, vector=vectors.get(request.query)) for request in requests]
 
@@ -150,7 +150,7 @@ class Retriever:
     ) -> SearchResult:
         """What a request comes to; ``vector`` is the question's, where it was embedded before."""
         started = time.perf_counter()
-        snapshot = snapshot or self._current_snapshot()
+        snapshot = snapshot or self.current_snapshot()
         if not snapshot.rows:
             return self._nothing(request, "kb_empty", {"rows": 0})
         if not request.query.strip():
@@ -164,7 +164,7 @@ class Retriever:
         )
         hits = tuple(self._hit(snapshot, found, part) for part in parts)
         outcome, evidence = self.judge(found, hits)
-        if unknown := self._keys(snapshot).unknown_codes(request.query) if request.keys else []:
+        if unknown := self.keys(snapshot).unknown_codes(request.query) if request.keys else []:
             evidence["unknown_codes"] = unknown
         if selection is not None:
             evidence["filter"] = {"documents": selection.documents, "rows": int(selection.rows.sum())}
@@ -196,20 +196,20 @@ class Retriever:
         those that are spelled nearly like it in the evidence. Raises as ``search`` does.
         """
         request = self.request(key, k, where=where)
-        snapshot = self._current_snapshot()
+        snapshot = self.current_snapshot()
         if not snapshot.rows:
             return self._nothing(request, "kb_empty", {"rows": 0})
         found = self._by_key(snapshot, request, [])
         if found is not None:
             return found
-        return self._nothing(request, "no_match", {"key": key, "known": False, "near": self._keys(snapshot).near(key)})
+        return self._nothing(request, "no_match", {"key": key, "known": False, "near": self.keys(snapshot).near(key)})
 
     def _nothing(self, request: Request, outcome: Outcome, evidence: Json) -> SearchResult:
         return SearchResult(self.release, request.query, request.mode, outcome, "none", (), evidence)
 
     def _by_key(self, snapshot: Snapshot, request: Request, within: Sequence[str]) -> SearchResult | None:
         """What goes by the query as a whole, else by the codes ``within`` it; None where nothing does."""
-        index = self._keys(snapshot)
+        index = self.keys(snapshot)
         matches = index.find(request.query)
         for code in within if not matches else ():
             matches += index.find(code)
@@ -233,13 +233,15 @@ class Retriever:
         }
         return SearchResult(self.release, request.query, request.mode, "hits", "key", hits, evidence)
 
-    def _keys(self, snapshot: Snapshot) -> Keys:
+    def keys(self, snapshot: Snapshot) -> Keys:
+        """The names that documents of a snapshot go by."""
         with self._lock:
             if self._known_keys is None or self._known_keys[0] is not snapshot:
                 self._known_keys = snapshot, Keys(snapshot)
             return self._known_keys[1]
 
-    def _current_snapshot(self) -> Snapshot:
+    def current_snapshot(self) -> Snapshot:
+        """The release as it is open, less what was erased meanwhile."""
         erased = self.repository.erased()
         with self._lock:
             if erased != self.snapshot.erased:
