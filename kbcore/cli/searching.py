@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 EXCERPT = 320
+CONDITION = "source=handbook, uri^=vpn/, modified_at>=2026-01-01; again for more, all must hold."
+WhereOption = Annotated[list[str] | None, typer.Option("--where", "-w", metavar="CONDITION", help=CONDITION)]
 WORDS = {
     "no_match": "nothing matches",
     "kb_empty": "the release holds no documents",
@@ -42,6 +44,14 @@ def search(
     k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
     mode: Annotated[SearchMode | None, typer.Option(help="vector, keyword or hybrid.")] = None,
     fusion: Annotated[FusionName | None, typer.Option(help="How hybrid joins the two lists.")] = None,
+    where: WhereOption = None,
+    keys: Annotated[
+        bool,
+        typer.Option("--keys", help="Look up ids, titles, aliases and codes first; search only where none is known."),
+    ] = False,
+    merge: Annotated[bool, typer.Option("--merge", help="Join chunks that overlap or follow each other.")] = False,
+    neighbours: Annotated[int, typer.Option("--neighbours", help="Show so many chunks before and after each.")] = 0,
+    fold: Annotated[bool, typer.Option("--fold", help="Count near-copies under the best of them.")] = False,
     release: ReleaseOption = "current",
     against: Annotated[str | None, typer.Option("--against", help="Search this release too, side by side.")] = None,
     config: ConfigFile = None,
@@ -53,7 +63,16 @@ def search(
     base = open_repository(config)
     chosen: Any = mode.value if mode else None
     results = [
-        base.retriever(name, mode=chosen).search(query, k, fusion=fusion.value if fusion else None)
+        base.retriever(name, mode=chosen).search(
+            query,
+            k,
+            fusion=fusion.value if fusion else None,
+            where=where,
+            keys=keys,
+            merge=merge,
+            neighbours=neighbours,
+            fold=fold,
+        )
         for name in ([release] if against is None else [release, against])
     ]
     if as_json:
@@ -66,6 +85,34 @@ def search(
         _print_against(*results)
 
 
+@app.command()
+@guarded
+def lookup(
+    key: Annotated[str, typer.Argument(help="A document id, URI, title or alias, or a code such as ERR-4012.")],
+    k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
+    where: WhereOption = None,
+    release: ReleaseOption = "current",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find what goes by exactly this name; nothing is guessed, near names are only named."""
+    from kbcore.knowledge_base import open_repository
+
+    result = open_repository(config).retriever(release, mode="keyword").lookup(key, k, where=where)
+    if as_json:
+        emit(_result_json(result))
+    elif result.hits:
+        say(f"{result.release}: {key} is known")
+        table(
+            ["by", "document", "chunks"],
+            [[match["kind"], match["doc_id"], match["chunks"]] for match in result.evidence["matches"]],
+        )
+        _print_hits(result)
+    else:
+        near = result.evidence.get("near")
+        say(f"{result.release}: {key} is not known" + (f"; known: {', '.join(near)}" if near else ""))
+
+
 def _result_json(result: SearchResult) -> dict[str, Any]:
     body = asdict(result)
     body["hits"] = [asdict(hit) for hit in result.hits]
@@ -76,26 +123,35 @@ def _print_result(result: SearchResult) -> None:
     head = f"{result.release}, {result.mode}" + (f", ordered by {result.score_kind}" if result.hits else "")
     words = "the question is blank" if result.evidence.get("blank_query") else WORDS[result.outcome]
     say(f"{head}: {words}" if words else head)
+    if unknown := result.evidence.get("unknown_codes"):
+        say(f"not known here: {', '.join(unknown)}")
+    if chosen := result.evidence.get("filter"):
+        say(f"the filter leaves {chosen['documents']} documents, {chosen['rows']} chunks")
     if result.evidence.get("query_truncated"):
         say("the question is longer than the embedder reads; its end counts in keyword search only")
+    _print_hits(result)
+
+
+def _print_hits(result: SearchResult) -> None:
     for rank, hit in enumerate(result.hits, start=1):
         say()
         path = hit.heading if hit.heading.startswith(hit.title) else " > ".join(filter(None, (hit.title, hit.heading)))
         say(f"{rank}. [{result.score_kind} {hit.score:.3f}] {path}")
         flags = ", carried over" * hit.carried_over + ", over its freshness target" * hit.over_age
+        flags += f", {len(hit.copies)} near-copies" if hit.copies else ""
         say(f"   {citation(hit)}{_figures(hit)}{flags}")
         text = " ".join(hit.text.split())
         say("   " + (text if len(text) <= EXCERPT else text[: EXCERPT - 1].rsplit(" ", 1)[0] + " …"))
 
 
 def citation(hit: Hit) -> str:
-    """Where a hit comes from, in one bracket."""
+    """Where a hit comes from: what a text cites it by, its pages and offsets."""
     pages = (
         ""
         if hit.page_start is None
         else f" p.{hit.page_start}" + (f"-{hit.page_end}" if hit.page_end != hit.page_start else "")
     )
-    return f"[{hit.release} {hit.doc_id}{pages} {hit.start}-{hit.end}]"
+    return f"{hit.citation}{pages} {hit.start}-{hit.end}"
 
 
 def _figures(hit: Hit) -> str:

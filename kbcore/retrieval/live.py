@@ -110,8 +110,10 @@ class LiveRetriever:
             return
         with self._lock:
             self._opening = None
-            # Whoever moved readers on meanwhile is seen at the next look.
-            self._take(state, retriever)
+            now = self._repository.state()
+            if _key(now) == _key(state):
+                self._take(now, retriever)
+            # Else somebody moved readers on while it was opened: it stays warm, and the next look sees where they are.
 
     def _take(self, state: Promotion, retriever: Retriever) -> None:
         self._warm[_key(state)] = retriever

@@ -17,6 +17,7 @@ from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
 from kbcore.retrieval.confirming import Confirming
+from kbcore.retrieval.context import UNTRUSTED, Context, build_context
 from kbcore.retrieval.keys import Keys
 from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.passages import Passage, passages
@@ -187,6 +188,19 @@ class Retriever:
             )
         except (RuntimeError, MemoryError) as error:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
+
+    def context(
+        self, query: str, max_tokens: int, k: int | None = None, *, note: str = UNTRUSTED, **options: Unpack[Options]
+    ) -> tuple[SearchResult, Context]:
+        """A search, and its hits packed for a language model into ``max_tokens`` (see ``build_context``), counted by the
+        release's embedder, in keyword mode as words and marks. Chunks that overlap are joined, near-copies folded."""
+        options = {"merge": True, "fold": True, **options}
+        result = self.search(query, k, **options)
+        if result.mode == "keyword":
+            return result, build_context(result.hits, max_tokens, note=note)
+        embedder = self.embedder
+        unit = f"tokens of {self.manifest.embedder['model']}"
+        return result, build_context(result.hits, max_tokens, count=embedder.count_tokens, unit=unit, note=note)
 
     def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
         """What goes by exactly this name: a document id, URI, declared alias or title, or a code in the text.
