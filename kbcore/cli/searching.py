@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +58,7 @@ def search(
 ) -> None:
     """Search a release; every hit says where it comes from and what both matchers made of it."""
     from kbcore.knowledge_base import open_repository
+    from kbcore.serving.answers import result_json
 
     base = open_repository(config)
     chosen: Any = mode.value if mode else None
@@ -76,7 +76,7 @@ def search(
         for name in ([release] if against is None else [release, against])
     ]
     if as_json:
-        bodies = [_result_json(result) for result in results]
+        bodies = [result_json(result) for result in results]
         emit(bodies[0] if against is None else {"release": bodies[0], "against": bodies[1]})
         return
     if against is None:
@@ -97,10 +97,11 @@ def lookup(
 ) -> None:
     """Find what goes by exactly this name; nothing is guessed, near names are only named."""
     from kbcore.knowledge_base import open_repository
+    from kbcore.serving.answers import result_json
 
     result = open_repository(config).retriever(release, mode="keyword").lookup(key, k, where=where)
     if as_json:
-        emit(_result_json(result))
+        emit(result_json(result))
     elif result.hits:
         say(f"{result.release}: {key} is known")
         table(
@@ -111,12 +112,6 @@ def lookup(
     else:
         near = result.evidence.get("near")
         say(f"{result.release}: {key} is not known" + (f"; known: {', '.join(near)}" if near else ""))
-
-
-def _result_json(result: SearchResult) -> dict[str, Any]:
-    body = asdict(result)
-    body["hits"] = [asdict(hit) for hit in result.hits]
-    return body
 
 
 def _print_result(result: SearchResult) -> None:

@@ -1,0 +1,94 @@
+"""The knowledge bases that one server answers from, by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kbcore.config import load
+from kbcore.errors import ConfigError, KbError, UsageError
+from kbcore.knowledge_base import KnowledgeBase
+from kbcore.retrieval.live import LiveRetriever
+from kbcore.retrieval.retriever import Retriever
+
+
+class Base:
+    """One knowledge base and its retriever. Whoever asks first opens it, the others wait; what failed is tried again."""
+
+    def __init__(self, base: KnowledgeBase) -> None:
+        self.base = base
+        self._lock = threading.Lock()
+        self._live: LiveRetriever | None = None
+
+    @property
+    def name(self) -> str:
+        return self.base.config.kb.name
+
+    def live(self) -> LiveRetriever:
+        """The retriever that follows promotions. Raises what opening the current release raises."""
+        with self._lock:
+            if self._live is None:
+                self._live = self.base.live_retriever()
+            return self._live
+
+    def retriever(self, release: str = "current") -> Retriever:
+        """A retriever on a release: the open one for ``current``, another is opened for this one call."""
+        now = self.live().current()
+        if release == "current" or self.base.repository.resolve(release) == now.release:
+            return now
+        return self.base.retriever(release)
+
+
+class Bases(Mapping[str, Base]):
+    """By the names in their configurations, in the order in which they were given."""
+
+    def __init__(self, bases: Sequence[KnowledgeBase]) -> None:
+        """ConfigError where two have one name."""
+        self._by_name: dict[str, Base] = {}
+        for base in bases:
+            name = base.config.kb.name
+            if name in self._by_name:
+                raise ConfigError(
+                    f"two configurations name their knowledge base {name!r}", remedy="give one another [kb] name"
+                )
+            self._by_name[name] = Base(base)
+
+    @classmethod
+    def load(cls, configs: Sequence[str | Path | None]) -> Bases:
+        """From configuration files; their repositories must exist."""
+        bases = [KnowledgeBase(load(config)) for config in configs or [None]]
+        for base in bases:
+            _ = base.repository
+        return cls(bases)
+
+    def __getitem__(self, name: str) -> Base:
+        """UsageError names those that are there."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            known = ", ".join(self._by_name)
+            raise UsageError(f"there is no knowledge base {name!r}", remedy=f"served here: {known}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def problems(self) -> dict[str, str]:
+        """By name, why a base cannot answer, or answers from a release that is not the promoted one; empty where all is
+        well. Runs a real search on each."""
+        found: dict[str, str] = {}
+        for name, entry in self._by_name.items():
+            try:
+                live = entry.live()
+                live.search("is anything there?", 1)
+                if live.problem:
+                    found[name] = live.problem
+            except KbError as error:
+                found[name] = error.message
+        return found
