@@ -1,4 +1,4 @@
-"""What ``make run`` shows: the freshness flow on the demo help desk, then the release and two searches."""
+"""What ``make run`` shows: the freshness flow on the demo help desk, then the release, how well it answers, and two searches."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ def main(config: str = DEFAULT_FILE) -> None:
     freshness(config)
     kb("releases", "--config", config)
     kb("show", "current", "--config", config)
+    print("\n$ kb eval")
+    kb("eval", "--config", config)
     for question in QUESTIONS:
         print(f'\n$ kb search "{question}" -k 2')
         kb("search", question, "-k", "2", "--config", config)

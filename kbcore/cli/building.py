@@ -38,6 +38,9 @@ model = "all-MiniLM-L6-v2"         # comes with the installation
 [retrieval]
 mode = "hybrid"
 
+# [gate]                           # questions that a release must not answer worse than the current one:
+# evalset = "config/evalset.jsonl" # kb evalset draft proposes some
+
 [schedule]
 cron = "0 6 * * *"
 timezone = "UTC"
