@@ -174,7 +174,7 @@ def _print_inspection(found: Inspection, config: Path | None) -> None:
         f"judgments apply"
     )
     if found.drafts:
-        say(f"{found.drafts} questions are drafts still: edit them, and take the tag away")
+        say(f"drafts left to edit: {found.drafts}; the tag goes when one is done")
     if not found.findings:
         say("nothing is wrong with it")
         return
