@@ -20,6 +20,7 @@ evalset_app = typer.Typer(help="Evaluation sets: import, check, propose, carry o
 app.add_typer(evalset_app, name="evalset")
 
 UNKNOWN_SHOWN = 5
+FINDINGS_SHOWN = 100
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="The file to write.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that is there.")]
 
@@ -179,8 +180,16 @@ def _print_inspection(found: Inspection, config: Path | None) -> None:
         say("nothing is wrong with it")
         return
     table(["finding", "number"], Counter(finding.kind for finding in found.findings).items())
-    for finding in found.findings:
+    for finding in found.findings[:FINDINGS_SHOWN]:
         say(f"{finding.question}: {finding.kind}: {finding.said}")
+    if len(found.findings) > FINDINGS_SHOWN:
+        say(f"and {len(found.findings) - FINDINGS_SHOWN} more; all of them with --json")
+    unknown = sum(finding.kind == "unknown document" for finding in found.findings)
+    if unknown and unknown == found.judgments:
+        say(
+            "none of its documents was ever here: is it the set of another knowledge base, or were documents named "
+            "otherwise at its import (--source)?"
+        )
     since = [finding.last for finding in found.findings if finding.kind == "renamed" and finding.last]
     if since:
         say(hint(f"carry judgments over renames: kb evalset follow --from {min(since)} --to {found.release}", config))

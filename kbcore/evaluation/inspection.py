@@ -22,8 +22,9 @@ SIMILAR_TEXT = 0.5
 SIMILAR_NAME = 0.85
 ALIKE = 0.8
 CLOSE = 0.7
-LOOKED_UP = 50
-"""For so many names at most the nearest is looked for: with more, the set belongs to another knowledge base."""
+COMPARISONS = 500_000
+"""How many pairs of names, and of texts, are compared at most, some seconds of each: a set with more unknown names than
+that belongs to another knowledge base."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def _documents(
             yield Finding("document gone", question.id, said, expected.name, name, similarity, there)
             continue
         key = Expected(doc_id=expected.doc_id, uri=expected.uri)
-        if key not in nearest and len(nearest) < LOOKED_UP:
+        if key not in nearest and len(nearest) * len(inventory.held) < COMPARISONS:
             nearest[key] = _nearest(inventory, expected)
         hint = nearest.get(key)
         said = f"no release holds {expected.name}" + (f"; did you mean {hint[1]}?" if hint else "")
@@ -169,11 +170,19 @@ class _Fresh:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._words: dict[str, frozenset[str]] = {}
+        self._known: dict[str, tuple[str, float | None] | None] = {}
+        self._compared = 0
 
     def successor(self, ancestor: Ancestor, doc_id: str) -> tuple[str, float | None] | None:
         """The document that is new since ``ancestor`` and most like ``doc_id`` was there, with the cosine of their sets of
         words, None where it is only named alike; None where none is."""
+        if doc_id not in self._known and self._compared < COMPARISONS:
+            self._known[doc_id] = self._search(ancestor, doc_id)
+        return self._known.get(doc_id)
+
+    def _search(self, ancestor: Ancestor, doc_id: str) -> tuple[str, float | None] | None:
         fresh = sorted(self._inventory.held.keys() - set(ancestor.onward.values()))
+        self._compared += len(fresh)
         for other, row in self._inventory.rows(["text"], set(fresh) - self._words.keys()):
             self._words[other] = frozenset(tokens(row["text"]))
         before = frozenset(tokens(ancestor.inventory.text(doc_id) or ""))

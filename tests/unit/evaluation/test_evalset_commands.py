@@ -93,6 +93,18 @@ def test_a_check_without_exit_code_ends_with_0_and_prints_json_alone(desk: Desk)
     assert "did you mean docs:printers.txt?" in said
 
 
+def test_a_set_of_another_knowledge_base_is_told_as_one(desk: Desk) -> None:
+    desk.asks(*({"question": f"What is number {n}?", "expected": [{"uri": f"wiki/{n}"}]} for n in range(150)))
+    said = desk("evalset", "check")
+    assert "none of its documents was ever here" in said
+    assert "and 50 more; all of them with --json" in said
+    assert said.count(": unknown document: ") == 100
+    assert len(desk.json("evalset", "check")["findings"]) == 150
+    for others in (VPN, {"question": "Printers", "no_answer": True}):
+        desk.asks(others, *([{"question": "What is it?", "expected": [{"uri": "wiki/1"}]}] if others is VPN else []))
+        assert "was ever here" not in desk("evalset", "check")
+
+
 def test_what_documents_say_cannot_steer_a_terminal(desk: Desk) -> None:
     desk.asks({"question": "?", "expected": [{"uri": "vpn\u001b[31m.md", "quote": "a\u202e"}]})
     said = desk("evalset", "check")

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbcore.evaluation import inspection
 from kbcore.evaluation.inspection import ALIKE, Finding, _repeated, inspect
 from kbcore.evaluation.questions import Question, QuestionSet
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.store.inventory import Inventory
 from kbcore.tokenization import tokens
 from tests.support import DOCUMENTS, knowledge_base, refreshed, write
 
@@ -75,6 +77,13 @@ def test_a_name_no_release_knows_leads_to_the_nearest(base: KnowledgeBase, judgm
     assert finding is not None
     assert (finding.kind, finding.instead) == ("unknown document", instead)
     assert ("did you mean" in finding.said) == (instead is not None)
+
+
+def test_nearest_names_are_looked_for_within_bounds(base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [{"question": f"{n} {n}?", "expected": [{"uri": f"pass{n}words.md"}]} for n in range(4)]
+    held = len(Inventory(base.repository, "r000002").held)
+    monkeypatch.setattr(inspection, "COMPARISONS", 2 * held)
+    assert [f.instead for f in findings(base, *asked)] == ["passwords.md", "passwords.md", None, None]
 
 
 def test_an_id_given_as_uri_is_told_so(base: KnowledgeBase) -> None:
