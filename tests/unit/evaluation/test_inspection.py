@@ -67,6 +67,7 @@ def test_a_set_that_is_right_is_left_alone(base: KnowledgeBase) -> None:
         ({"doc_id": "docs:pasword.md"}, "docs:passwords.md"),
         ({"uri": "passwords.mdx"}, "passwords.md"),
         ({"doc_id": "docs:help/vpn.md"}, "docs:vpn.md"),
+        ({"doc_id": "docs:a/long/way/to/the/page/on/vpn.md"}, "docs:vpn.md"),
         ({"doc_id": "vpn.md"}, "docs:vpn.md"),
         ({"uri": "docs:vpn.md"}, "docs:vpn.md"),
         ({"doc_id": "wiki:a quite different name"}, None),

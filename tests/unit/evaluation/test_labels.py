@@ -39,7 +39,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
         {"docs/printers.txt": None, "docs/floors/printers.txt": PRINTERS},
         {"docs/floors/printers.txt": edited, "docs/phones.html": None},
         {"docs/floors/printers.txt": None, "docs/house/printing.txt": edited,
-         "docs/both.md": None, "copy/both.md": None, "copy/moved/both.md": "# Both\n\nSaid twice.\n"},
+         "docs/both.md": None, "copy/both.md": None, "docs/moved/both.md": "# Both\n\nSaid otherwise here.\n"},
     ):  # fmt: skip
         write(root, changes)
         refreshed(made)
@@ -87,7 +87,21 @@ def test_a_removed_document_is_stale_from_then_on(base: KnowledgeBase) -> None:
 
 
 def test_of_two_documents_with_a_uri_the_one_that_was_renamed_is_followed(base: KnowledgeBase) -> None:
-    assert list(label(base, "r000004", uri="both.md").documents) == ["copy:moved/both.md"]
+    assert list(label(base, "r000004", uri="both.md").documents) == ["docs:moved/both.md"]
+
+
+def test_a_name_means_the_document_that_had_it_last(tmp_path: Path) -> None:
+    made = knowledge_base(tmp_path, {"a.md": "# Old\n\nWhat was said first.\n", "c.md": "# C\n\nStays.\n"})
+    refreshed(made)
+    for changes in (
+        {"a.md": None, "b.md": "# Old\n\nWhat was said first.\n"},
+        {"a.md": "# New\n\nAnother page with that name.\n"},
+        {"a.md": None},
+    ):
+        write(tmp_path / "docs", changes)
+        refreshed(made)
+    found = [label(made, f"r00000{n}", doc_id="docs:a.md") for n in (2, 3, 4)]
+    assert [list(each.documents) for each in found] == [["docs:b.md"], ["docs:a.md"], []]
 
 
 def test_an_id_is_no_uri_in_any_release(base: KnowledgeBase) -> None:
