@@ -64,8 +64,8 @@ class KnowledgeBase:
         settings = RetrievalSettings.of(self.config, cut_of(self.repository, manifest, chosen))
         return replace(settings, mode=chosen)
 
-    def questions(self, file: str | Path | None = None) -> QuestionSet:
-        """The evaluation set of ``file``, or the one the configuration names; UsageError where neither is."""
+    def evalset(self, file: str | Path | None = None) -> Path:
+        """The file of the evaluation set: ``file``, or the one the configuration names; UsageError where neither is."""
         chosen = file or self.config.gate.evalset
         if not chosen:
             raise UsageError(
@@ -73,7 +73,11 @@ class KnowledgeBase:
                 remedy='name one in the configuration, [gate] evalset = "config/evalsets/my.jsonl", or with --set FILE; '
                 "kb evalset draft proposes questions",
             )
-        return load_questions(chosen)
+        return Path(chosen)
+
+    def questions(self, file: str | Path | None = None) -> QuestionSet:
+        """The evaluation set of ``file``, or the one the configuration names; UsageError where neither is."""
+        return load_questions(self.evalset(file))
 
     def retriever(self, release: str = "current", *, mode: Mode | None = None) -> Retriever:
         """A retriever on a release (``current``, ``previous``, ``latest``, a name or a prefix of one).

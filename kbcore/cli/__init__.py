@@ -1,4 +1,4 @@
-"""The command line. Each verb lives with its kind: building, looking, searching, explaining, judging, moving, caring."""
+"""The command line. Each verb lives with its kind: building, looking, searching, explaining, judging ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ import typer
 from typer.exceptions import TyperException
 
 from kbcore import __version__
-from kbcore.cli import building, caring, explaining, judging, looking, moving, searching
+from kbcore.cli import (
+    building,
+    caring,
+    evalsets,
+    explaining,
+    judging,
+    looking,
+    moving,
+    searching,
+)
 from kbcore.cli.output import INTERRUPTED
 
 app = typer.Typer(
@@ -43,9 +52,19 @@ def _root(
     pass
 
 
-for part in (building.app, looking.app, searching.app, explaining.app, judging.app, moving.app, caring.app):
-    app.registered_commands += part.registered_commands
-    app.registered_groups += part.registered_groups
+KINDS = (
+    building,
+    looking,
+    searching,
+    explaining,
+    judging,
+    evalsets,
+    moving,
+    caring,
+)
+for kind in KINDS:
+    app.registered_commands += kind.app.registered_commands
+    app.registered_groups += kind.app.registered_groups
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Verbs that judge: eval, compare, gate, and those on evaluation sets."""
+"""Verbs that judge: eval, compare, gate."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the lo
 INTERRUPTED = 130
 LEGIBLE, SHORT = 20, 8
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_COMMAND = re.compile(r"\bkb (?:config )?[a-z]+")
+_COMMAND = re.compile(r"\bkb (?:(?:config|evalset) )?[a-z]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +17,6 @@ from kbcore.types import Json
 State = Literal["live", "document gone", "quote gone"]
 MAX_STEPS = 200
 ENOUGH = 0.5
-
 
 Spans = tuple[tuple[int, int], ...]
 
@@ -58,34 +57,21 @@ def labels_of(repository: Repository, inventory: Inventory, questions: Iterable[
     this one descends from.
     """
     asked = list(questions)
-    ids: dict[Expected, list[str]] = {}
-    lost: list[str] = []
-    for question in asked:
-        for expected in question.expected:
-            if expected.doc_id is None:
-                ids[expected] = inventory.with_uri(expected.uri or "")
-            else:
-                ids[expected] = [expected.doc_id] if expected.doc_id in inventory.held else []
-            if not ids[expected]:
-                lost.append(expected.name)
-    followed = follow(repository, inventory, lost) if lost else {}
-    texts: dict[str, str] = {}
+    ids = {expected: named(inventory, expected) for question in asked for expected in question.expected}
+    followed = follow(repository, inventory, [expected for expected, there in ids.items() if not there])
+    meant = {expected: there or followed.get(expected, ()) for expected, there in ids.items()}
+    quoted = [doc_id for expected, there in meant.items() if expected.quote is not None for doc_id in there]
+    texts = {doc_id: str(row["text"]) for doc_id, row in inventory.rows(["text"], quoted)}
     return {
-        question.id: [
-            _label(inventory, ids[expected] or [followed[n] for n in [expected.name] if n in followed], expected, texts)
-            for expected in question.expected
-        ]
-        for question in asked
+        question.id: [_label(meant[expected], expected, texts) for expected in question.expected] for question in asked
     }
 
 
-def _label(inventory: Inventory, doc_ids: Sequence[str], expected: Expected, texts: dict[str, str]) -> Label:
+def _label(doc_ids: Sequence[str], expected: Expected, texts: Mapping[str, str]) -> Label:
     documents: dict[str, Spans | None] = dict.fromkeys(doc_ids)
     state: State = "live" if doc_ids else "document gone"
     if expected.quote is not None:
         for doc_id in doc_ids:
-            if doc_id not in texts:
-                texts[doc_id] = inventory.text(doc_id) or ""
             documents[doc_id] = find_quote(texts[doc_id], expected.quote)
         if doc_ids and not any(documents.values()):
             state = "quote gone"
@@ -101,39 +87,63 @@ def find_quote(text: str, quote: str) -> Spans:
     return tuple(match.span() for match in pattern.finditer(text))
 
 
-def follow(repository: Repository, inventory: Inventory, names: Sequence[str]) -> dict[str, str]:
-    """Old name (id, or URI) to the id it has in the inventory's release, of documents that were renamed with equal bytes.
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A release that another one descends from. ``onward`` leads from the ids of its documents to the ids that these have
+    in the other one, for those that are there still."""
 
-    Looks back through the releases that this one descends from, at most 200 and as far as they read.
-    """
-    wanted = set(names)
-    found: dict[str, str] = {}
-    # Ids of the release that is being looked at, to ids of the inventory's own.
+    inventory: Inventory
+    onward: Mapping[str, str]
+
+
+def lineage(repository: Repository, inventory: Inventory) -> Iterator[Ancestor]:
+    """The releases that the inventory's descends from, newest first: at most 200, and as far as they read."""
     onward = {doc_id: doc_id for doc_id in inventory.held}
     newer = inventory
     for _ in range(MAX_STEPS):
-        if not wanted or newer.manifest.parent is None:
-            break
+        if newer.manifest.parent is None:
+            return
         try:
             older = Inventory(repository, newer.manifest.parent)
         except KbError:
-            break  # reclaimed or damaged: what was renamed before is not told any more
+            return  # reclaimed or damaged: what was renamed before is not told any more
         moved = renames(older, newer)
         onward = {
             old: onward[new]
             for old in older.held
             if (new := moved.get(old) or (old if old in newer.held else None)) is not None and new in onward
         }
-        for name in sorted(wanted):
-            ids = [name] if name in older.held else older.with_uri(name)
+        yield Ancestor(older, onward)
+        newer = older
+
+
+def follow(repository: Repository, inventory: Inventory, judged: Iterable[Expected]) -> dict[Expected, tuple[str, ...]]:
+    """The ids that judged documents have in the inventory's release, of those that were renamed with equal bytes.
+
+    Each is looked for in the releases that this one descends from, newest first: where it was last, it was renamed or went.
+    Where several sources had the URI, those of its documents that are there still.
+    """
+    wanted = set(judged)
+    found: dict[Expected, tuple[str, ...]] = {}
+    for ancestor in lineage(repository, inventory) if wanted else ():
+        for expected in list(wanted):
+            ids = named(ancestor.inventory, expected)
             if not ids:
                 continue
-            # Here it was last: it was renamed on the way, or went.
-            wanted.discard(name)
-            if ids[0] in onward:
-                found[name] = onward[ids[0]]
-        newer = older
+            wanted.discard(expected)
+            onward = tuple(ancestor.onward[doc_id] for doc_id in ids if doc_id in ancestor.onward)
+            if onward:
+                found[expected] = onward
+        if not wanted:
+            break
     return found
+
+
+def named(inventory: Inventory, expected: Expected) -> list[str]:
+    """The ids of the documents that a judgment means in a release: the one it names, or one for each source with its URI."""
+    if expected.doc_id is None:
+        return inventory.with_uri(expected.uri or "")
+    return [expected.doc_id] if expected.doc_id in inventory.held else []
 
 
 @dataclass(frozen=True, slots=True)

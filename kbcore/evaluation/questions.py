@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,11 +13,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from kbcore.errors import EvaluationSetError
+from kbcore.errors import EvaluationSetError, UsageError
 from kbcore.fingerprint import canonical, sha256
 from kbcore.types import Json
 
 MAX_PROBLEMS = 20
+LINE_ENDS = r"\r\n|\r|\n"
 
 
 class Expected(BaseModel):
@@ -98,18 +102,11 @@ class QuestionSet:
 def load_questions(path: str | Path) -> QuestionSet:
     """Read an evaluation set. EvaluationSetError names every line that is wrong, and what is."""
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise EvaluationSetError(
-            f"there is no evaluation set {file}", remedy="propose one from the documents: kb evalset draft"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise EvaluationSetError(f"{file} cannot be read: {error}", remedy="it is JSON lines in UTF-8") from None
+    text = read_text(file).removeprefix("\ufeff")
     questions: list[Question] = []
     problems: list[str] = []
     lines: dict[str, int] = {}
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(re.split(LINE_ENDS, text), start=1):
         if not line.strip():
             continue
         try:
@@ -137,9 +134,43 @@ def load_questions(path: str | Path) -> QuestionSet:
     return QuestionSet(file.name, tuple(questions))
 
 
+def read_text(path: str | Path) -> str:
+    """The text of a set's file with its own line ends, and the mark it may begin with."""
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise EvaluationSetError(
+            f"there is no evaluation set {path}", remedy="propose one from the documents: kb evalset draft"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise EvaluationSetError(f"{path} cannot be read: {error}", remedy="it is JSON lines in UTF-8") from None
+
+
 def dump_questions(questions: Iterable[Question]) -> str:
     """The lines of an evaluation set."""
     return "".join(json.dumps(question.to_json(), ensure_ascii=False) + "\n" for question in questions)
+
+
+def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
+    """Write a set's file: whole or not at all, with the rights of the file it replaces. UsageError where it is there and
+    may not be overwritten. A link is followed: what it names is replaced."""
+    file = Path(path).resolve()
+    there = file.exists()
+    if there and not overwrite:
+        raise UsageError(f"{path} is there already", remedy="name another file, or overwrite it with --force")
+    if not file.parent.is_dir():
+        raise UsageError(f"there is no folder {file.parent}", remedy="make it, or name another file")
+    draft = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with open(draft, "x", encoding="utf-8", newline="") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        if there:
+            shutil.copymode(file, draft)
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def select(questions: QuestionSet, tags: Sequence[str]) -> QuestionSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from kbcore.planning import Held
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.store.segment import Segment
+from kbcore.types import Json
 
 COLUMNS = ("doc_id", "source", "uri", "content_sha256", "parser_id", "etag", "doc_digest")
 MORE = ("title", "text_sha256", "first_chunk", "chunk_count")
@@ -64,8 +66,16 @@ class Inventory:
 
     def text(self, doc_id: str) -> str | None:
         """The document's text, None where the release does not hold it."""
-        held = self.held.get(doc_id)
-        if held is None:
-            return None
-        found: str = self.segments[held.segment].documents(["text"]).column("text")[held.row].as_py()
-        return found
+        return next((row["text"] for _, row in self.rows(["text"], [doc_id])), None)
+
+    def rows(self, columns: Sequence[str], doc_ids: Iterable[str]) -> Iterator[tuple[str, Json]]:
+        """Id and values of some documents, in the order in which they lie; those that the release does not hold are left
+        out. Each segment is read once, whatever is asked of it: one call for many is cheaper than many calls."""
+        by_segment: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        for doc_id in set(doc_ids) & self.held.keys():
+            by_segment[self.held[doc_id].segment].append((self.held[doc_id].row, doc_id))
+        for number, wanted in sorted(by_segment.items()):
+            table = self.segments[number].documents(list(columns))
+            wanted.sort()
+            for (_, doc_id), values in zip(wanted, table.take([row for row, _ in wanted]).to_pylist(), strict=True):
+                yield doc_id, values
