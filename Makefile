@@ -50,8 +50,8 @@ format: install-dev
 	$(BIN)/ruff format .
 
 lock:
-	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links --extra build pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links --extra build --extra dev pyproject.toml -o requirements-dev.lock
+	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links --extra build --extra evaluation pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header --no-annotate --no-emit-index-url --no-emit-find-links --extra build --extra evaluation --extra dev pyproject.toml -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
