@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class Inventory:
                 self._by_uri[values["uri"]].append(doc_id)
                 self.held[doc_id] = Held(segment=number, row=int(row), **values)
         self._digests: dict[int, list[str]] = {}
+        self._headings: dict[int, dict[str, list[object]]] = {}
 
     @property
     def release(self) -> str:
@@ -62,3 +64,30 @@ class Inventory:
             return None
         found: str = self.segments[held.segment].documents(["text"]).column("text")[held.row].as_py()
         return found
+
+    def texts(self, doc_ids: Iterable[str]) -> dict[str, str]:
+        """The texts of several documents by id, each segment read once; what the release does not hold is left out."""
+        rows: dict[int, dict[str, int]] = defaultdict(dict)
+        for doc_id in doc_ids:
+            if doc_id in self.held:
+                rows[self.held[doc_id].segment][doc_id] = self.held[doc_id].row
+        found: dict[str, str] = {}
+        for number, documents in rows.items():
+            column = self.segments[number].documents(["text"]).column("text")
+            found.update({doc_id: column[row].as_py() for doc_id, row in documents.items()})
+        return found
+
+    def heading(self, doc_id: str, start: int, end: int) -> str:
+        """What the chunk from ``start`` to ``end`` stands under in its document; empty where there is no such chunk."""
+        held = self.held.get(doc_id)
+        if held is None:
+            return ""
+        if held.segment not in self._headings:
+            table = self.segments[held.segment].chunks(["start", "end", "heading"])
+            self._headings[held.segment] = table.to_pydict()
+        columns = self._headings[held.segment]
+        first, count = self._spans[doc_id]
+        for row in range(first, first + count):
+            if (columns["start"][row], columns["end"][row]) == (start, end):
+                return str(columns["heading"][row] or "")
+        return ""
