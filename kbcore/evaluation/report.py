@@ -22,13 +22,15 @@ from kbcore.types import Json
 
 IN_FULL = 200
 """So many changed questions are shown with their hits: a page must still open, and fit a ticket."""
+HITS_IN_FULL = 5
 NAMED = 10
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ShownHit:
-    """One row of a hit list. ``answers``: judged to answer; ``judged`` says the grade in words; ``state`` of its document."""
+    """One row of a hit list. ``answers``: judged to answer; ``judged`` says the grade in words; ``state`` of its document.
+    ``brief``: its passage is left out, being one of those far down that nobody judged to answer."""
 
     rank: int
     doc_id: str
@@ -38,6 +40,7 @@ class ShownHit:
     text: str | None
     judged: str
     answers: bool
+    brief: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,4 +290,5 @@ def _hit(hit: ChangedHit | RankedHit, passages: Passages, state: Callable[[str],
         text=passage.text,
         judged=wording.grade_said(grade),
         answers=bool(grade),
+        brief=hit.rank > HITS_IN_FULL and not grade,
     )

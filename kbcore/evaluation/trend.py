@@ -70,7 +70,7 @@ class TrendRow:
 
 @dataclass(frozen=True)
 class Trend:
-    """Rows from the lowest release number to the highest; ``moves`` oldest first, all of the log."""
+    """Rows from the lowest release number to the highest; ``moves`` oldest first, those to or from one of these releases."""
 
     set: Json
     settings: Json
@@ -134,7 +134,8 @@ def trend(
         searched = runner.search_settings(settings, parsed)
         rows.append(_row(known[name], card, origin, why, settings.cut))
     named = {"name": questions.name, "digest": questions.digest, "questions": len(questions.questions)}
-    return Trend(named, searched, tuple(parsed), tuple(rows), tuple(moves(repository)))
+    shown = [move for move in moves(repository) if {move.release, move.before} & set(ordered)]
+    return Trend(named, searched, tuple(parsed), tuple(rows), tuple(shown))
 
 
 def _row(release: ReleaseRow, card: Scorecard | None, origin: str, why: str, cut: EvidenceCut | None) -> TrendRow:

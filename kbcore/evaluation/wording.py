@@ -87,10 +87,7 @@ def verdict(found: Comparison) -> str:
     kind = "better" if better else "worse"
     if first.p_value < SURE:
         return f"{found.new} answers {kind} than {found.old}: {figures}; of {questions} {tally}."
-    return (
-        f"{found.new} answers {kind} than {found.old} on these questions, but so far that may be chance: {figures}; "
-        f"of {questions} {tally}."
-    )
+    return f"Not told from chance: {figures}; of {questions} {tally}."
 
 
 def _others(found: Comparison) -> str:
