@@ -16,12 +16,12 @@ from kbcore.cli.judging import (
     TagOption,
     search_settings,
 )
-from kbcore.cli.output import NAMES, AsJson, ConfigFile, emit, guarded, hint, progress, say, table
+from kbcore.cli.output import NAMES, AsJson, ConfigFile, emit, guarded, hint, paragraph, progress, say, table
 from kbcore.errors import EvaluationError, UsageError
 
 if TYPE_CHECKING:
     from kbcore.evaluation.comparison import ChangedQuestion, Comparison
-    from kbcore.evaluation.rankings import RankingComparison
+    from kbcore.evaluation.rankings import RankedHit, RankingComparison
     from kbcore.evaluation.trend import Trend
     from kbcore.knowledge_base import KnowledgeBase
     from kbcore.statistics import Paired
@@ -225,7 +225,7 @@ def _print_comparison(found: Comparison, sides: Any) -> None:
         f"{found.old} -> {found.new} on {found.set['name']}: {found.judged} questions judged; "
         f"{wording.searched(found.settings)}"
     )
-    say(wording.verdict(found))
+    paragraph(wording.verdict(found))
     for line in [wording.documents_said(sides.difference), *wording.settings_said(sides.difference)]:
         say(line)
     table(
@@ -246,11 +246,13 @@ def _print_comparison(found: Comparison, sides: Any) -> None:
     for side, release in (("old", found.old), ("new", found.new)):
         away = wording.abstained(found.abstention[side])
         if away:
-            say(f"{release}: {away}")
+            paragraph(f"{release}: {away}")
     say("rankings alike: " + ", ".join(f"{name} {value:.3f}" for name, value in found.similarity.items()))
     if found.unjudged:
         more = f" and {len(found.unjudged) - QUESTIONS_SHOWN} more" if len(found.unjudged) > QUESTIONS_SHOWN else ""
         say(f"not judged in either: {', '.join(found.unjudged[:QUESTIONS_SHOWN])}{more}")
+    if found.changed:
+        say("* before a document: judged to answer")
     for entry in found.changed[:QUESTIONS_SHOWN]:
         _print_question(found, entry)
     if len(found.changed) > QUESTIONS_SHOWN:
@@ -271,9 +273,9 @@ def _print_question(found: Comparison, entry: ChangedQuestion) -> None:
     from kbcore.evaluation.wording import question_said
 
     say(f"\n{entry.kind}: {entry.id} {entry.question}")
-    say(f"  {question_said(entry, next(iter(found.measures)))}")
+    paragraph(question_said(entry, next(iter(found.measures))), "  ")
     for cause in entry.causes:
-        say(f"  {cause.kind}: {cause.said}")
+        paragraph(f"{cause.kind}: {cause.said}", "  ")
     _print_hits(found.old, found.new, [
         [f"{'* ' if hit.grade else ''}{hit.doc_id}" for hit in hits] for hits in (entry.old_hits, entry.new_hits)
     ])  # fmt: skip
@@ -292,17 +294,20 @@ def _print_rankings(found: RankingComparison) -> None:
     from kbcore.evaluation import wording
 
     say(f"{found.old} -> {found.new} on {found.file}, without judgments; {wording.searched(found.settings)}")
-    say(wording.ranking_verdict(found))
+    paragraph(wording.ranking_verdict(found))
     differing = [entry for entry in found.questions if entry.differs]
     for entry in differing[:QUESTIONS_SHOWN]:
         say(f"\n{entry.id}: {entry.question}")
         outcome = "" if entry.old_outcome == entry.new_outcome else f", {entry.old_outcome} -> {entry.new_outcome}"
-        say(f"  {wording.similarity_said(entry, found.depth)}{outcome}")
-        _print_hits(found.old, found.new, [
-            [f"{hit.doc_id} ({hit.state})" for hit in hits] for hits in (entry.old_hits, entry.new_hits)
-        ])  # fmt: skip
+        paragraph(f"{wording.similarity_said(entry, found.depth)}{outcome}", "  ")
+        _print_hits(found.old, found.new, [[_stated(hit) for hit in hits] for hits in (entry.old_hits, entry.new_hits)])
     if len(differing) > QUESTIONS_SHOWN:
         say(f"\nand {len(differing) - QUESTIONS_SHOWN} more that differ: --json and --html name them")
+
+
+def _stated(hit: RankedHit) -> str:
+    """A document, before it what became of it where anything did: what is cut is cut at the end."""
+    return hit.doc_id if hit.state == "unchanged" else f"({hit.state}) {hit.doc_id}"
 
 
 def _print_trend(found: Trend, config: Path | None) -> None:
@@ -311,7 +316,7 @@ def _print_trend(found: Trend, config: Path | None) -> None:
     from kbcore.evaluation.wording import figure
 
     say(f"{len(found.rows)} releases on {found.set['name']}; {wording.searched(found.settings)}")
-    say(wording.trend_verdict(found))
+    paragraph(wording.trend_verdict(found))
     table(
         ["release", "state", "created", "documents", "chunks", "readers"],
         [
@@ -334,7 +339,7 @@ def _print_trend(found: Trend, config: Path | None) -> None:
     for row in found.failed:
         say(f"{row.release}: {row.why}")
     for note in wording.trend_notes(found):
-        say(note)
+        paragraph(note)
     if any(row.why == NOT_EVALUATED for row in found.rows):
         say(hint("evaluate what is missing with: kb compare --all --evaluate", config))
     if found.moves:

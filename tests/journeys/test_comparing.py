@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbcore.cli import output
 from tests.journeys.test_command_line import Kb
 from tests.support import write
 from tests.unit.evaluation.pages import check
@@ -96,10 +99,42 @@ def test_rankings_are_compared_without_judgments(kb: Kb, tmp_path: Path) -> None
     page = tmp_path / "rankings.html"
     chosen = ("--questions", str(kb.root / "asked.txt"), "--mode", "keyword")
     said = kb("compare", "r1", "r3", *chosen, "--html", str(page), "--exit-code", code=5).stdout
-    assert "docs:phones.html (deleted)" in said
+    assert "(deleted) docs:phones.html" in said
     assert "docs:phones.html (deleted)" in check(page.read_text(encoding="utf-8")).text
     same: Any = kb.json("compare", "r1", "r1", *chosen, "--exit-code")
     assert (same["overlap"], same["rbo"], same["passages"], same["differs"]) == (1.0, 1.0, 1.0, False)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_narrow_terminal_the_widest_column_gives_way_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    for name, value in {"COLUMNS": "80", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    output.table(["", "old", "new"], [[7, "a" * 60, "b" * 90], [8, "c", "d"]])
+    lines = screen.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert [line.split()[0] for line in lines[2:]] == ["7", "8"]
+    assert "a" * 30 + "…" in lines[2] or "a" * 36 in lines[2]
+    assert "b" * 30 in lines[2]
+
+
+def test_on_a_terminal_sentences_break_between_words_and_in_a_pipe_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "one sentence of several words that is longer than a line of it"
+    screens = Terminal(), io.StringIO()
+    monkeypatch.setenv("COLUMNS", "30")
+    for screen in screens:
+        monkeypatch.setattr(sys, "stdout", screen)
+        output.paragraph(sentence, "  ")
+    lines = screens[0].getvalue().splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 30 and line.startswith("  ") for line in lines)
+    assert " ".join(line.strip() for line in lines) == sentence
+    assert screens[1].getvalue() == f"  {sentence}\n"
 
 
 @pytest.mark.parametrize(
