@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbcore.cli.judging import (
-    FusionOption,
-    MeasureOption,
-    ModeOption,
-    SetFile,
-    TagOption,
-    search_settings,
-)
+from kbcore.cli.judging import FusionOption, MeasureOption, ModeOption, SetFile, TagOption, search_settings
 from kbcore.cli.output import NAMES, AsJson, ConfigFile, emit, guarded, hint, paragraph, progress, say, table
 from kbcore.errors import EvaluationError, UsageError
 
@@ -31,6 +24,7 @@ app = typer.Typer()
 INVALID, DIFFERENCES = 6, 5
 QUESTIONS_SHOWN = 10
 HITS_SHOWN = 5
+ABSTENTION = ("no_answer", "no_answer_answered", "answerable", "answerable_abstained")
 
 
 @app.command()
@@ -348,6 +342,3 @@ def _print_trend(found: Trend, config: Path | None) -> None:
             [[move.at, move.until or "now", move.release or "nothing", move.kind, move.reason]
              for move in found.moves],
         )  # fmt: skip
-
-
-ABSTENTION = ("no_answer", "no_answer_answered", "answerable", "answerable_abstained")
