@@ -109,11 +109,12 @@ def overlap(a: Sequence[Hashable], b: Sequence[Hashable], depth: int) -> float:
 def rank_biased_overlap(a: Sequence[Hashable], b: Sequence[Hashable], p: float = 0.9) -> float:
     """RBO_ext of two rankings without repeats: agreement of all their beginnings, the first ranks counting most; from 0
     (disjoint) to 1 (equal), extrapolated from what is seen (Webber, Moffat, Zobel, TOIS 2010, formula 32, for lists of
-    unequal length)."""
+    unequal length). Equal rankings are exactly 1."""
+    if list(a) == list(b):
+        # The sum may miss 1 by a rounding error, and a release would differ from itself.
+        return 1.0
     short, long = sorted((list(a), list(b)), key=len)
     s, l = len(short), len(long)  # noqa: E741 - the letters of the paper
-    if not l:
-        return 1.0
     if not s:
         return 0.0
     seen_short: set[Hashable] = set()

@@ -18,6 +18,7 @@ from kbcore import __version__
 from kbcore.cli import (
     building,
     caring,
+    comparing,
     evalsets,
     explaining,
     judging,
@@ -58,6 +59,7 @@ KINDS = (
     searching,
     explaining,
     judging,
+    comparing,
     evalsets,
     moving,
     caring,

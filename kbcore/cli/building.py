@@ -7,14 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbcore.cli.output import AsJson, ConfigFile, emit, guarded, hint, progress, say, size, table
+from kbcore.cli.output import (
+    DIFFERENCES,
+    FAILURES_CHANGED,
+    INVALID,
+    POLICY,
+    AsJson,
+    ConfigFile,
+    emit,
+    guarded,
+    hint,
+    progress,
+    say,
+    size,
+    table,
+)
 
 if TYPE_CHECKING:
     from kbcore.ingest.report import RefreshReport
 
 app = typer.Typer()
 
-POLICY, FAILURES_CHANGED, DIFFERENCES, INVALID = 3, 4, 5, 6
 WITHHELD_SHOWN = 20
 TEMPLATE = """\
 [kb]

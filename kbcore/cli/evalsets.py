@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbcore.cli.judging import DIFFERENCES, SetFile
-from kbcore.cli.output import NAMES, AsJson, ConfigFile, ReleaseOption, emit, guarded, hint, say, table
+from kbcore.cli.judging import SetFile
+from kbcore.cli.output import DIFFERENCES, NAMES, AsJson, ConfigFile, ReleaseOption, emit, guarded, hint, say, table
 
 if TYPE_CHECKING:
     from kbcore.evaluation.inspection import Inspection

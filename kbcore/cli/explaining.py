@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbcore.cli.output import AsJson, ConfigFile, ReleaseOption, clean, emit, guarded, say, table
+from kbcore.cli.output import DIFFERENCES, AsJson, ConfigFile, ReleaseOption, clean, emit, guarded, say, table
 from kbcore.cli.searching import WORDS, FusionName, SearchMode, WhereOption
 
 if TYPE_CHECKING:
     from kbcore.retrieval.explaining import Explanation
 
 app = typer.Typer()
-
-WRONG_CITATION = 5
 
 
 @app.command()
@@ -106,7 +104,7 @@ def cite(
     else:
         say("no citation was found; one reads [r000012 handbook:vpn.md#c3]")
     if any(entry.state != "ok" for entry in found):
-        raise typer.Exit(WRONG_CITATION)
+        raise typer.Exit(DIFFERENCES)
 
 
 def _print_explanation(found: Explanation) -> None:

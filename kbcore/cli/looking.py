@@ -6,8 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from kbcore.cli.building import DIFFERENCES, POLICY
-from kbcore.cli.output import AsJson, ConfigFile, ReleaseArgument, ReleaseOption, emit, guarded, say, table
+from kbcore.cli.output import (
+    DIFFERENCES,
+    POLICY,
+    AsJson,
+    ConfigFile,
+    ReleaseArgument,
+    ReleaseOption,
+    emit,
+    guarded,
+    say,
+    table,
+)
 from kbcore.errors import UsageError
 
 app = typer.Typer()

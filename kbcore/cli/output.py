@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +30,8 @@ ReleaseOption = Annotated[str, typer.Option("--release", "-R", help=NAMES)]
 ReleaseArgument = Annotated[str, typer.Argument(help=NAMES)]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the log. Required.")]
 
-INTERRUPTED = 130
+POLICY, FAILURES_CHANGED, DIFFERENCES, INVALID, INTERRUPTED = 3, 4, 5, 6, 130
+"""Exit codes of what is no error; those of errors stand with their classes."""
 LEGIBLE, SHORT = 20, 8
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _COMMAND = re.compile(r"\bkb (?:(?:config|evalset) )?[a-z]+")
@@ -110,6 +113,18 @@ def say(text: str = "") -> None:
     print(clean(text))
 
 
+def paragraph(text: str, indent: str = "") -> None:
+    """A sentence on stdout: on a terminal broken between words, in a pipe one line."""
+    if not sys.stdout.isatty():
+        say(indent + text)
+        return
+    width = max(20, shutil.get_terminal_size().columns)
+    for line in textwrap.wrap(
+        clean(text), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    ):
+        print(line)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: bool = False) -> None:
     """A table on stdout; numbers to the right. In a pipe it is as wide as its content; on a terminal long cells are cut
     with an ellipsis, or, with ``records``, rows that do not fit are printed one value a line."""
@@ -132,17 +147,32 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: boo
     # A time that is cut says nothing.
     times = [bool(cells) and all(_TIME.fullmatch(row[i]) for row in cells if row[i]) for i in range(len(columns))]
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name, number, width, exact in zip(columns, kinds, widths, times):
+    least = [min(width, LEGIBLE if number or exact else SHORT) for width, number, exact in zip(widths, kinds, times)]
+    # Rich would take the same from every column, and leave nothing of a narrow one.
+    shared = _shared(widths, least, console.width - 3 * len(columns) + 2) if terminal else widths
+    for name, number, width in zip(columns, kinds, shared):
         drawn.add_column(
             name,
             justify="right" if number and cells else "left",
             overflow="ellipsis",
             no_wrap=True,
-            min_width=min(width, LEGIBLE if exact else SHORT),
+            min_width=width,
+            max_width=width,
         )
     for row in cells:
         drawn.add_row(*(Text(value) for value in row))
     console.print(drawn)
+
+
+def _shared(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fit ``room`` where that can be: the widest column gives way first, none below its ``least``."""
+    found = list(widths)
+    while sum(found) > room:
+        widest = max(range(len(found)), key=lambda i: (found[i] > least[i], found[i]))
+        if found[widest] <= least[widest]:
+            break
+        found[widest] -= 1
+    return found
 
 
 def _raise_broken_pipe(_: Any) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from kbcore.differences import compare_releases, renames
+from kbcore.differences import Difference, compare_releases, renames
 from kbcore.evaluation.labels import Label, Place, units
 from kbcore.evaluation.scorecard import Answer, Ranked
 from kbcore.store.inventory import Inventory
@@ -57,8 +57,13 @@ class Releases:
         return self._back.get(doc_id, doc_id)
 
     @cached_property
+    def difference(self) -> Difference:
+        """What changed between the two, by document."""
+        return compare_releases(self.repository, self.old.release, self.new.release)
+
+    @cached_property
     def _tombstones(self) -> dict[str, str]:
-        found = compare_releases(self.repository, self.old.release, self.new.release).tombstones
+        found = self.difference.tombstones
         return {entry["doc_id"]: f"{entry['reason']}, in {entry['release']}" for entry in found}
 
     def causes(self, old: Answer, new: Answer, *, direction: int = 0) -> tuple[Cause, ...]:
@@ -155,7 +160,7 @@ class Releases:
         if fell:
             passed = [unit for unit in ahead_now if unit not in ahead_then]
             if passed:
-                named = [f"{unit} ({self._standing(unit)})" for unit in passed[:OUTRANKING]]
+                named = [f"{unit} ({self.standing(unit)})" for unit in passed[:OUTRANKING]]
                 more = f" and {len(passed) - OUTRANKING} more" if len(passed) > OUTRANKING else ""
                 yield Cause("outranked", f"outranked by {', '.join(named)}{more}", tuple(passed), before, after)
                 return
@@ -163,7 +168,7 @@ class Releases:
             now = set(ahead_now)
             gone = [unit for unit in above(old, number) if self.renamed.get(unit, unit) not in now]
             if gone:
-                named = [f"{unit} ({self._fate(unit)})" for unit in gone[:OUTRANKING]]
+                named = [f"{unit} ({self.fate(unit)})" for unit in gone[:OUTRANKING]]
                 said = f"not outranked any more by {', '.join(named)}"
                 yield Cause("less outranked", said, tuple(gone), before, after)
                 return
@@ -171,8 +176,8 @@ class Releases:
             said = "the same documents in another order: scores moved with the statistics of the release"
             yield Cause("figures moved", said, (), before, after)
 
-    def _standing(self, doc_id: str) -> str:
-        """Of a document of the new release: new, changed or unchanged."""
+    def standing(self, doc_id: str) -> str:
+        """Of a document of the new release: new, renamed, changed or unchanged since the old one."""
         held = self.new.held.get(doc_id)
         before = self.old.held.get(self.old_id(doc_id))
         if held is None or before is None:
@@ -181,10 +186,13 @@ class Releases:
             return "renamed"
         return "unchanged" if held.doc_digest == before.doc_digest else "changed"
 
-    def _fate(self, doc_id: str) -> str:
+    def fate(self, doc_id: str) -> str:
+        """Of a document of the old release: deleted, renamed, changed or unchanged in the new one."""
         now = self.new.held.get(self.renamed.get(doc_id, doc_id))
         if now is None:
             return "deleted"
+        if doc_id in self.renamed:
+            return "renamed"
         return "unchanged" if now.doc_digest == self.old.held[doc_id].doc_digest else "changed"
 
 

@@ -52,6 +52,15 @@ class ChangedQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class UnchangedQuestion:
+    """A question of which nothing changed; ``value`` is its first measure in both, None where it is not judged."""
+
+    id: str
+    question: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class PairedSlice:
     """The first measure over some of the questions."""
 
@@ -75,6 +84,7 @@ class Comparison:
     measures: Mapping[str, Paired]
     slices: tuple[PairedSlice, ...]
     changed: tuple[ChangedQuestion, ...]
+    unchanged: tuple[UnchangedQuestion, ...]
     abstention: Mapping[str, Json]
     cut: Json
     similarity: Mapping[str, float]
@@ -110,11 +120,8 @@ def compare(
     left, right = judge_alike(names, old, new)
     pairs = list(zip(left, right, strict=True))
     judged = [(a, b) for a, b in pairs if a.measures is not None and b.measures is not None]
-    changed = [
-        _changed(a, b, names, releases, cut)
-        for a, b in pairs
-        if _moved(a, b) or (a.evidence.answered(cut) != b.evidence.answered(cut))
-    ]
+    moved = [_moved(a, b) or a.evidence.answered(cut) != b.evidence.answered(cut) for a, b in pairs]
+    changed = [_changed(a, b, names, releases, cut) for (a, b), differs in zip(pairs, moved) if differs]
     order = {"lost": 0, "won": 1, "moved": 2}
     changed.sort(key=lambda entry: (order[entry.kind], _difference(entry, names[0]), entry.id))
     rankings = [([hit.doc_id for hit in a.hits], [releases.old_id(hit.doc_id) for hit in b.hits]) for a, b in pairs]
@@ -130,6 +137,11 @@ def compare(
         measures={name: _paired(judged, name) for name in names},
         slices=tuple(_slices(judged, names[0])),
         changed=tuple(changed),
+        unchanged=tuple(
+            UnchangedQuestion(a.id, a.question, None if a.measures is None else a.measures[names[0]])
+            for (a, _), differs in zip(pairs, moved)
+            if not differs
+        ),
         abstention={
             card: abstention.measure([answer.evidence for answer in answers], cut).to_json()
             for card, answers in (("old", left), ("new", right))

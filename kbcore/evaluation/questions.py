@@ -89,10 +89,12 @@ class Question(BaseModel):
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """The questions of a file in its order. ``digest`` names what they say, however the file is laid out."""
+    """The questions of a file in its order. ``digest`` names what they say, however the file is laid out. Not ``whole``
+    where some were picked from it: too few to calibrate the cut by that all searches use."""
 
     name: str
     questions: tuple[Question, ...]
+    whole: bool = True
 
     @cached_property
     def digest(self) -> str:
@@ -184,7 +186,7 @@ def select(questions: QuestionSet, tags: Sequence[str]) -> QuestionSet:
             f"no question of {questions.name} carries the tag {', '.join(tags)}",
             remedy=f"tags are: {', '.join(known) or 'none'}",
         )
-    return QuestionSet(questions.name, kept)
+    return QuestionSet(questions.name, kept, whole=kept == questions.questions)
 
 
 def _decoded(line: str) -> Json:

@@ -88,7 +88,7 @@ def evaluate(
             remedy="see which judgments are stale with: kb evalset check",
         )
     evidence = [answer.evidence for answer in answers]
-    proposal = abstention.calibrate(evidence, "")
+    proposal = abstention.calibrate(evidence, "") if questions.whole else None
     return Scorecard(
         release=release,
         run=run.name,

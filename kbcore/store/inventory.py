@@ -40,6 +40,7 @@ class Inventory:
                 self._by_uri[values["uri"]].append(doc_id)
                 self.held[doc_id] = Held(segment=number, row=int(row), **values)
         self._digests: dict[int, list[str]] = {}
+        self._headings: dict[int, dict[str, list[object]]] = {}
 
     @property
     def release(self) -> str:
@@ -79,3 +80,22 @@ class Inventory:
             wanted.sort()
             for (_, doc_id), values in zip(wanted, table.take([row for row, _ in wanted]).to_pylist(), strict=True):
                 yield doc_id, values
+
+    def texts(self, doc_ids: Iterable[str]) -> dict[str, str]:
+        """The texts of several documents by id; what the release does not hold is left out."""
+        return {doc_id: row["text"] for doc_id, row in self.rows(["text"], doc_ids)}
+
+    def heading(self, doc_id: str, start: int, end: int) -> str:
+        """What the chunk from ``start`` to ``end`` stands under in its document; empty where there is no such chunk."""
+        held = self.held.get(doc_id)
+        if held is None:
+            return ""
+        if held.segment not in self._headings:
+            table = self.segments[held.segment].chunks(["start", "end", "heading"])
+            self._headings[held.segment] = table.to_pydict()
+        columns = self._headings[held.segment]
+        first, count = self._spans[doc_id]
+        for row in range(first, first + count):
+            if (columns["start"][row], columns["end"][row]) == (start, end):
+                return str(columns["heading"][row] or "")
+        return ""
