@@ -132,7 +132,7 @@ def test_some_of_the_questions_do_not_calibrate_the_cut_of_all_searches(tmp_path
     runner.card_of(repository, "r000001", select(whole, ["some"]), base.catalog, SETTINGS, names=NAMES)
     assert calibrations() == [None]
     runner.card_of(repository, "r000001", whole, base.catalog, SETTINGS, names=NAMES)
-    assert calibrations()[1] is not None
+    assert sum(found is not None for found in calibrations()) == 1
 
 
 def test_the_verdict_says_how_sure_it_is(base, asked):
