@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from kbcore import __version__
-from kbcore.cli import building, caring, judging, looking, moving, searching
+from kbcore.cli import bisecting, building, caring, judging, looking, moving, searching
 from kbcore.cli.output import INTERRUPTED
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ def _root(
     pass
 
 
-for part in (building.app, looking.app, searching.app, judging.app, moving.app, caring.app):
+for part in (building.app, looking.app, searching.app, judging.app, bisecting.app, moving.app, caring.app):
     app.registered_commands += part.registered_commands
     app.registered_groups += part.registered_groups
 

@@ -72,14 +72,20 @@ def labels_of(repository: Repository, inventory: Inventory, questions: Iterable[
     texts: dict[str, str] = {}
     return {
         question.id: [
-            _label(inventory, ids[expected] or [followed[n] for n in [expected.name] if n in followed], expected, texts)
+            label_in(
+                inventory, ids[expected] or [followed[n] for n in [expected.name] if n in followed], expected, texts
+            )
             for expected in question.expected
         ]
         for question in asked
     }
 
 
-def _label(inventory: Inventory, doc_ids: Sequence[str], expected: Expected, texts: dict[str, str]) -> Label:
+def label_in(
+    inventory: Inventory, doc_ids: Sequence[str], expected: Expected, texts: dict[str, str] | None = None
+) -> Label:
+    """A judgment in one release, which knows its documents as ``doc_ids``. ``texts`` keeps those that were read."""
+    texts = {} if texts is None else texts
     documents: dict[str, Spans | None] = dict.fromkeys(doc_ids)
     state: State = "live" if doc_ids else "document gone"
     if expected.quote is not None:
