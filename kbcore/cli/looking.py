@@ -283,7 +283,7 @@ def sql(
     as_json: AsJson = False,
 ) -> None:
     """Ask DuckDB about one release (documents, chunks, vectors, postings) and about all (releases, promotions, checks,
-    chunk_changes(old, new)). Nothing can be written."""
+    evals, eval_questions, gates, chunk_changes(old, new)). Nothing can be written."""
     from kbcore.knowledge_base import open_repository
     from kbcore.sql import query
 

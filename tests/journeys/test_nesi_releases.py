@@ -183,7 +183,7 @@ def test_rollback_restores_answers_and_undo_works_at_each_step(history: History)
 
     lift(repository, reason="fixed", run=repository.begin())
     lifted = refresh(repository, base.config)
-    assert (lifted.outcome, lifted.promoted) == ("unchanged", True)
+    assert (lifted.outcome, lifted.promoted) == ("unchanged", True), lifted.gate
     assert repository.state().release == candidate.release
     assert base.retriever().search(phrase, mode="keyword").hits
 
@@ -216,7 +216,7 @@ def test_bisect_names_the_release_that_retired_a_service_and_why(history: Histor
         base.repository, base.catalog, base.settings(base.repository.manifest("r000005")),
         "nearline long term storage", uri, newest="r000005", names=("nDCG@10",),
     )  # fmt: skip
-    assert found.steps[0].rank == 1
+    assert found.steps[0].served
     assert [step.state for step in found.steps[1:]] == ["not in the release"] * 4
     (change,) = found.changes
     assert (change.release, change.kind) == ("r000002", "lost")
