@@ -176,16 +176,16 @@ def kept(
 
 
 def load(repository: Repository, release: str, key: str) -> Scorecard | None:
-    """The newest scorecard of this key with its answers; None where there is none, or its answers do not read."""
+    """The newest scorecard of this key with its answers; None where there is none, or one of the two does not read."""
     body = evals.newest(repository, release, evals.SCORECARD, key)
     if body is None:
         return None
     entry = evals.Evaluated.of(release, evals.ANSWERS, key, str(body["run"]))
     try:
         answers = evals.read(repository, entry)
+        return Scorecard.from_json(body, answers) if envelope.digest(answers) == body["answers"] else None
     except CorruptReleaseError:
         return None  # they can be asked for again
-    return Scorecard.from_json(body, answers) if envelope.digest(answers) == body["answers"] else None
 
 
 def scored(names: Sequence[str], answers: Iterable[Answer]) -> list[Answer]:
