@@ -232,6 +232,28 @@ def test_a_damaged_evaluation_stops_neither_search_nor_eval_nor_refresh(
     )
 
 
+def test_every_flipped_byte_of_an_evaluations_records_is_found(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    rng = random.Random(4012)
+    for entry in evals.listed(base.repository):
+        path = base.folder / entry.file
+        data = path.read_bytes()
+        for at in range(len(data)):
+            changed = bytearray(data)
+            changed[at] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            with pytest.raises(CorruptReleaseError):
+                evals.read(base.repository, entry)
+            if at % 40 == 0:
+                # No release is read: these records are those of the repository.
+                found = [finding.file for finding in verify_repository(base.repository, [])]
+                assert entry.file in found, f"verify is broken: {entry.file}, byte {at}"
+        path.write_bytes(data)
+    assert verify_repository(base.repository, []) == []
+
+
 def test_a_scorecard_whose_shape_is_unknown_is_made_again(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
