@@ -258,9 +258,9 @@ class _Bisection:
         yield from self._skipped.get(release, {}).get("skipped", ())
 
     def _unknown(self, line: Line, inventories: Inventories) -> UsageError:
-        names = line.readable()
-        last = inventories.of(names[-1]) if names else None
-        near = nearest(last, self.document) if last is not None else None
+        # What was meant may have gone long ago.
+        seen = (inventories.of(name) for name in reversed(line.readable()))
+        near = next((found for one in seen if one is not None and (found := nearest(one, self.document))), None)
         between = f"{line.releases[0]} to {line.releases[-1]}" if len(line.releases) > 1 else line.releases[0]
         return UsageError(
             f"no release holds {self.document!r}, nor did one ever: looked at {between}",

@@ -190,6 +190,14 @@ def test_a_document_that_never_was_there_is_an_error_that_names_the_nearest(base
     assert error.value.remedy == f"did you mean {VPN}?"
 
 
+def test_the_nearest_name_may_be_of_a_document_that_went(base: KnowledgeBase, tmp_path: Path) -> None:
+    release(base, tmp_path, {"a/long/way/down/page.md": "# Page\n\nA page.\n"})
+    release(base, tmp_path, {"a/long/way/down/page.md": None})
+    with pytest.raises(UsageError) as error:
+        walked(base, "page.md")
+    assert error.value.remedy == "did you mean docs:a/long/way/down/page.md?"
+
+
 def test_a_document_that_failed_was_withheld_or_erased_says_so(base: KnowledgeBase, tmp_path: Path) -> None:
     release(base, tmp_path, {"bad.html": b"\x00\x01\x02" * 99, "new.md": "# New\n\nLaptops.\n"})
     failed = walked(base, "docs:bad.html")
