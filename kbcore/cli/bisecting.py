@@ -72,7 +72,10 @@ def _print(found: Bisection, config: Path | None) -> None:
     what = f"the passage of {found.document}" if found.quote else found.document
     settings = found.settings
     say(f"{what}, among the answers to: {found.question}")
-    say(f"{looked[0].release} to {looked[-1].release}, {settings['mode']}, k = {settings['k']}")
+    say(
+        f"{looked[0].release} to {looked[-1].release}, {settings['mode']}, k = {settings['k']}, "
+        f"looked for among the first {settings['reach']} chunks"
+    )
     rows = [
         [step.release, step.created_at, step.rank if step.rank is not None else step.state, _shown(step), step.outcome]
         for step in looked
