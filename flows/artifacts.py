@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+QUESTIONS_SHOWN = 100
 RELEASE_COLUMNS = ("release", "state", "created_at", "documents", "chunks", "content_digest")
 
 
@@ -57,6 +58,7 @@ def refresh_report(
             ["texts embedded", "reused", "resumed", "bytes written"],
             [[report["texts_embedded"], report["texts_reused"], report["texts_resumed"], report["bytes_written"]]],
         ),
+        *(gate_section(report["gate"]) if report.get("gate") else ()),
         "### Sources",
         table(
             ["source", "type", "listed", "items", "complete", "error"],
@@ -79,6 +81,75 @@ def refresh_report(
         parts += ["### Ages", age_table(freshness)]
     parts += ["### Releases", release_table(releases)]
     return "\n\n".join(parts)
+
+
+def gate_section(gate: dict[str, Any]) -> list[str]:
+    """What the gate said: its verdict, every check in words, both means of each measure, and why questions were lost."""
+    against = f" against {gate['baseline']}" if gate["baseline"] else ""
+    parts = [f"### Gate: {cell(gate['verdict'].replace('_', ' ') + against)}"]
+    if gate["findings"]:
+        rows = [[f["check"], f["verdict"], f["said"]] for f in gate["findings"]]
+        parts.append(table(["check", "verdict", "seen"], rows))
+    if gate["measures"]:
+        parts.append(measure_table(gate["measures"], gate["baseline"] or "baseline", gate["release"]))
+    if gate["causes"]:
+        rows = [[entry["id"], entry["question"], _causes(entry["causes"])] for entry in gate["causes"]]
+        parts.append(table(["lost", "question", "because"], rows))
+    return parts
+
+
+def measure_table(measures: dict[str, Any], old: str, new: str) -> str:
+    """Both means of each measure, and how sure their difference is."""
+    return table(
+        ["measure", old, new, "difference", "95 % interval", "p", "better", "worse", "of"],
+        [
+            [name, _figure(m.get("old")), _figure(m.get("new")), _figure(m.get("difference"), "+"),
+             "" if m.get("low") is None else f"{m['low']:+.3f} to {m['high']:+.3f}", _figure(m.get("p_value")),
+             m.get("wins"), m.get("losses"), m.get("count")]
+            for name, m in measures.items()
+        ],
+    )  # fmt: skip
+
+
+def comparison_report(found: dict[str, Any]) -> str:
+    """Two releases on the same questions: the means, then every question that changed, those that were lost first."""
+    settings, old, new = found["settings"], found["old"], found["new"]
+    changed = found["changed"]
+    counts = {kind: sum(entry["kind"] == kind for entry in changed) for kind in ("lost", "won", "moved")}
+    first = next(iter(found["measures"]))
+    answers = [[old, *_answered(found["abstention"]["old"])], [new, *_answered(found["abstention"]["new"])]]
+    parts = [
+        f"## {cell(old)} and {cell(new)} on {cell(found['set']['name'])}",
+        f"{found['judged']} questions judged, {len(found['unjudged'])} not; searched {cell(settings['mode'])}, "
+        f"k = {settings['k']}",
+        measure_table(found["measures"], old, new),
+        table(["release", "without an answer", "of them answered", "with one", "of them turned away"], answers),
+        table([*counts, *found["similarity"]], [[*counts.values(), *map(_figure, found["similarity"].values())]]),
+    ]
+    if changed:
+        rows = [
+            [entry["kind"], entry["id"], entry["question"], _figure(entry["old"].get(first)),
+             _figure(entry["new"].get(first)), f"{entry['old_outcome']} -> {entry['new_outcome']}",
+             _causes(entry["causes"])]
+            for entry in changed[:QUESTIONS_SHOWN]
+        ]  # fmt: skip
+        columns = ["", "question", "words", f"{first} {old}", f"{first} {new}", "outcome", "because"]
+        parts += ["### Questions that changed", table(columns, rows)]
+        if len(changed) > QUESTIONS_SHOWN:
+            parts.append(f"and {len(changed) - QUESTIONS_SHOWN} more: kb compare names them all")
+    return "\n\n".join(parts)
+
+
+def _answered(found: dict[str, Any]) -> list[int]:
+    return [found[name] for name in ("no_answer", "no_answer_answered", "answerable", "answerable_abstained")]
+
+
+def _causes(causes: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(f"{cause['kind']}: {cause['said']}" for cause in causes) or "no cause found"
+
+
+def _figure(value: float | None, sign: str = "") -> str | None:
+    return None if value is None else f"{value:{sign}.3f}"
 
 
 def age_table(freshness: dict[str, Any]) -> str:

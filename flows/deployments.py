@@ -1,4 +1,5 @@
-"""Deployments: freshness on the schedule of the configuration, one run at a time; maintenance; rollback on demand.
+"""Deployments: freshness on the schedule of the configuration, one run at a time; maintenance; rollback
+and comparison on demand.
 
 ``python -m flows.deployments [config ...]`` serves them until it is stopped. Where PREFECT_API_URL names no server, one
 is started on this machine, with its database on disk, and stopped with it.
@@ -17,6 +18,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.flows import Flow
 from prefect.schedules import Cron, Interval, Schedule
 
+from flows.compare import compare
 from flows.freshness import freshness
 from flows.maintenance import maintenance
 from flows.rollback import rollback
@@ -63,6 +65,7 @@ def deployments(config: Config) -> list[Deployment]:
         Deployment(freshness, f"freshness-{kb}", parameters, schedule.cron, schedule.every_seconds, schedule.timezone),
         Deployment(maintenance, f"maintenance-{kb}", parameters, schedule.maintenance or None, None, schedule.timezone),
         Deployment(rollback, f"rollback-{kb}", {**parameters, "reason": "started from Prefect"}),
+        Deployment(compare, f"compare-{kb}", parameters),
     ]
 
 

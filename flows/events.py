@@ -19,14 +19,26 @@ def emit_refresh(kb: str, report: dict[str, Any], freshness: dict[str, Any] | No
     changes = {key: value for key, value in report["changes"].items() if value}
     if report["outcome"] == "published":
         _emit(kb, PUBLISHED, {"release": release, "parent": report["parent"], "changes": changes, "run": report["run"]})
-    if report["outcome"] == "refused":
-        _emit(kb, REFUSED, {"release": release, "reasons": report["refused"], "run": report["run"]})
-    elif report["withheld_removals"]:
-        reason = f"{len(report['withheld_removals'])} removals are withheld"
-        _emit(kb, REFUSED, {"release": release, "reasons": [reason], "run": report["run"]})
+    gate = report.get("gate")
+    reasons = list(report["refused"])
+    if report["withheld_removals"] and not reasons:
+        reasons.append(f"{len(report['withheld_removals'])} removals are withheld")
+    if gate and not gate["passes"]:
+        reasons += _refusals(gate)
+    if reasons:
+        verdict = gate["verdict"] if gate else None
+        _emit(kb, REFUSED, {"release": release, "reasons": reasons, "verdict": verdict, "run": report["run"]})
     if report["promoted"]:
         _emit(kb, PROMOTED, {"release": release, "from": report["promoted_from"], "run": report["run"]})
     emit_stale(kb, freshness)
+
+
+def _refusals(gate: dict[str, Any]) -> list[str]:
+    """Why the gate said no. Of canaries only how many: what is said of them has words of questions and documents in it."""
+    refusing = [finding for finding in gate["findings"] if finding["verdict"] == gate["verdict"]]
+    lost = sum(finding["check"] == "canary" for finding in refusing)
+    reasons = [finding["said"] for finding in refusing if finding["check"] != "canary"]
+    return [*reasons, *([f"canary questions not found any more: {lost}"] if lost else [])]
 
 
 def emit_stale(kb: str, freshness: dict[str, Any] | None) -> None:

@@ -19,12 +19,17 @@ from kbcore.config import DEFAULT_FILE, load
 
 @flow(name="freshness", persist_result=False)
 def freshness(
-    config: str = DEFAULT_FILE, promote: bool = True, approve_removals: int = 0, accept_failures: bool = False
+    config: str = DEFAULT_FILE,
+    promote: bool = True,
+    approve_removals: int = 0,
+    accept_failures: bool = False,
+    gate: bool = True,
 ) -> dict[str, Any]:
-    """List the sources of ``config``, publish what changed, promote it unless told otherwise; gives the report."""
+    """List the sources of ``config``, publish what changed, promote what the gate lets pass unless told otherwise; gives
+    the report. With ``gate`` False nobody asks whether answers got worse."""
     kb = load(config).kb.name
     try:
-        report = refresh_task(config, promote, approve_removals, accept_failures)
+        report = refresh_task(config, promote, approve_removals, accept_failures, gate)
     except Exception:
         # Nobody is told of a stale source by a run that could not be: this says it all the same.
         emit_stale(kb, freshness_task(config))

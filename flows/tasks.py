@@ -11,6 +11,9 @@ from flows.secrets import secrets_of
 from kbcore.config import load
 from kbcore.doctor import examine
 from kbcore.errors import ConfigError
+from kbcore.evaluation.causes import Releases
+from kbcore.evaluation.comparison import compare
+from kbcore.evaluation.runner import Embedders, card_of
 from kbcore.freshness import measure
 from kbcore.ingest.refresh import refresh
 from kbcore.knowledge_base import KnowledgeBase
@@ -21,7 +24,9 @@ from kbcore.verification import verify_repository
 
 
 @task(name="refresh", cache_policy=NO_CACHE, persist_result=False)
-def refresh_task(config: str, promote: bool, approve_removals: int, accept_failures: bool) -> dict[str, Any]:
+def refresh_task(
+    config: str, promote: bool, approve_removals: int, accept_failures: bool, gate: bool
+) -> dict[str, Any]:
     """One refresh, the same function as ``kb refresh``; makes the repository where there is none. Listing and fetching
     are tried again inside, by the kind of error: a task that writes is not."""
     loaded = load(config)
@@ -33,6 +38,7 @@ def refresh_task(config: str, promote: bool, approve_removals: int, accept_failu
         loaded,
         secrets=secrets_of(loaded),
         promote=promote,
+        gate=gate,
         approve_removals=approve_removals,
         accept_failures=accept_failures,
     ).to_json()
@@ -45,6 +51,25 @@ def rollback_task(config: str, reason: str, to: str | None) -> dict[str, Any]:
     repository = base.repository
     target = repository.resolve(to) if to else None
     return rollback(repository, base.catalog, to=target, reason=reason, run=repository.begin()).to_body()
+
+
+@task(name="compare", cache_policy=NO_CACHE, persist_result=False)
+def compare_task(config: str, old: str, new: str) -> dict[str, Any]:
+    """Two releases on the configured set, as ``kb compare`` does; what is not evaluated yet is evaluated and kept."""
+    base = KnowledgeBase(load(config))
+    repository, names = base.repository, base.config.gate.measures
+    releases = [repository.resolve(name) for name in (old, new)]
+    questions = base.questions()
+    settings = base.settings(repository.manifest(releases[1]))
+    embedders = Embedders(repository, base.catalog)
+    cards = [
+        card_of(
+            repository, release, questions, base.catalog, settings, names=names,
+            embedder=embedders.of(release, settings.mode),
+        )
+        for release in releases
+    ]  # fmt: skip
+    return compare(cards[0], cards[1], Releases(repository, *releases), cut=settings.cut, names=names).to_json()
 
 
 @task(name="releases", cache_policy=NO_CACHE, persist_result=False)

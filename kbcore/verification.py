@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from kbcore.fingerprint import content_digest
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Snapshot
-from kbcore.store import layout
+from kbcore.store import envelope, evals, layout
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.store.segment import Segment
@@ -106,8 +106,9 @@ def verify_repository(
         findings += verify_release(repository, release, checked=checked)
     if progress:
         progress("verify", len(names), len(names))
-    findings += _verify_chain(repository)
-    for folder in (layout.PROMOTIONS, layout.CHECKS, layout.ERASED, layout.EXPIRED):
+    gates = _verify_evals(repository, findings)
+    findings += _verify_chain(repository, gates)
+    for folder in (layout.PROMOTIONS, layout.CHECKS, layout.ERASED, layout.EXPIRED, layout.EVALS):
         for file in repository.store.list(folder):
             if not layout.is_record(file):
                 findings.append(Finding(None, file, "is not a record of kbcore's; move it out of the repository"))
@@ -123,8 +124,42 @@ def verify_repository(
     return findings
 
 
-def _verify_chain(repository: Repository) -> list[Finding]:
-    """Each promotion names the record before it, and the manifest it made current."""
+def _verify_evals(repository: Repository, findings: list[Finding]) -> set[tuple[str, str]]:
+    """Every record of an evaluation is as it was written and belongs to its release; a scorecard has the answers that it
+    sums up. Gives release and digest of the gate records that read."""
+    gates: set[tuple[str, str]] = set()
+    manifests: dict[str, str | None] = {}
+    for entry in evals.listed(repository):
+        try:
+            body = evals.read(repository, entry)
+            if entry.kind == evals.GATE:
+                gates.add((entry.release, envelope.digest(body)))
+            elif entry.kind == evals.SCORECARD:
+                # The answers lie in a file of their own, which is listed too: here it is their pairing that is looked at.
+                file = evals.Evaluated.of(entry.release, evals.ANSWERS, entry.key, entry.run)
+                if envelope.digest(evals.read(repository, file)) != body["answers"]:
+                    findings.append(Finding(entry.release, file.file, "are not the answers that the scorecard names"))
+        except (KbError, OSError) as error:
+            finding = _finding(entry.release, error, entry.file)
+            if finding not in findings:
+                findings.append(finding)
+            continue
+        if entry.release not in manifests:
+            try:
+                manifests[entry.release] = repository.manifest(entry.release).digest
+            except CorruptReleaseError:
+                manifests[entry.release] = None  # said already
+            except (KbError, OSError) as error:
+                manifests[entry.release] = None
+                findings.append(_finding(entry.release, error, entry.file))
+        named, there = body.get("manifest_digest"), manifests[entry.release]
+        if named is not None and there is not None and named != there:
+            findings.append(Finding(entry.release, entry.file, "was made of another manifest than the release has"))
+    return gates
+
+
+def _verify_chain(repository: Repository, gates: Collection[tuple[str, str]]) -> list[Finding]:
+    """Each promotion names the record before it, the manifest it made current, and the gate record that let it pass."""
     findings: list[Finding] = []
     previous: str | None = None
     expected = 1
@@ -140,6 +175,10 @@ def _verify_chain(repository: Repository) -> list[Finding]:
             findings.append(Finding(record.release, file, f"the record {expected} before it is missing"))
         elif record.previous_digest != previous and not (previous is None and seq > 1):
             findings.append(Finding(record.release, file, "does not follow from the record before it"))
+        if record.gate is not None and (record.release, record.gate) not in gates:
+            findings.append(
+                Finding(record.release, file, f"names a gate record ({record.gate[:12]}) that {record.release} has not")
+            )
         if record.release is not None:
             release, digest = record.release, record.manifest_digest
             try:

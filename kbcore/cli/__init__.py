@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from kbcore import __version__
 from kbcore.cli import (
+    bisecting,
     building,
     caring,
     comparing,
@@ -60,6 +61,7 @@ KINDS = (
     explaining,
     judging,
     comparing,
+    bisecting,
     evalsets,
     moving,
     caring,

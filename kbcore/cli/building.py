@@ -222,10 +222,14 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
         say(f"{report.release} is current")
     elif report.outcome == "refused":
         pass
+    elif report.gate and not report.gate["passes"]:
+        say(f"not promoted: readers stay with {report.gate['baseline'] or 'nothing'}")
     elif report.not_promoted is None:
         say(f"and would make {report.release or 'it'} current")
     else:
         say(f"{'would not be' if report.dry_run else 'not'} promoted: {report.not_promoted}")
+    if report.gate:
+        _print_gate(report.gate, config)
     for source in report.sources:
         if "error" in source:
             say(f"source {source['name']}: {source['error']}")
@@ -256,3 +260,28 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
             say(f"  {doc_id}")
         if count > WITHHELD_SHOWN:
             say(f"  and {count - WITHHELD_SHOWN} more: --json names them all")
+
+
+def _print_gate(gate: dict[str, Any], config: Path | None) -> None:
+    """The verdict in one line where it lets pass; else every check that does not, and how to go on."""
+    count = len(gate["findings"])
+    parts = [gate["verdict"].replace("_", " ") + ", as judged before" * gate["repeated"]]
+    for name, found in list(gate["measures"].items())[:1]:
+        after = found.get("new")
+        if after is not None:
+            before = found.get("old")
+            parts.append(f"{name} " + (f"{before:.3f} -> " if before is not None else "") + f"{after:.3f}")
+    say(f"gate: {', '.join([*parts, f'{count} check' + 's' * (count != 1)])}")
+    if gate["passes"]:
+        return
+    for finding in gate["findings"]:
+        if finding["verdict"] != "pass":
+            name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
+            say(f"  {finding['verdict']:7} {name}{finding['said']}")
+    release = gate["release"]
+    if gate["baseline"] and gate["set"]:
+        say(hint(f"see what changed: kb compare current {release}", config))
+    elif gate["baseline"]:
+        say(hint(f"see what changed: kb diff current {release}", config))
+    say(hint(f'promote it all the same: kb promote {release} --reason "..."', config))
+    say(hint("or without asking: kb refresh --no-gate", config))

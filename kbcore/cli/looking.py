@@ -38,10 +38,13 @@ def releases(config: ConfigFile = None, as_json: AsJson = False) -> None:
     if not rows:
         say("nothing was published yet; publish with: kb refresh")
         return
+    measured = next((row.quality["measure"] for row in rows if row.quality), None)
     table(
-        ["release", "state", "created", "documents", "+", "~", "-", "renamed", "chunks", "segments", "content"],
+        ["release", "state", "created", *([measured] if measured else []), "documents", "+", "~", "-", "renamed", "chunks",
+         "segments", "content"],
         [
-            [r.release, r.state + ", pinned" * r.pinned + ", blocked" * r.blocked, r.created_at, r.documents,
+            [r.release, r.state + ", pinned" * r.pinned + ", blocked" * r.blocked, r.created_at,
+             *([f"{r.quality['mean']:.3f}" if r.quality else None] if measured else []), r.documents,
              *([r.changes[key] for key in ("added", "changed", "removed", "renamed")] if r.changes else [None] * 4),
              r.chunks, r.segments, (r.content_digest or "")[:12]]
             for r in rows
@@ -60,15 +63,18 @@ def show(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a release is: content, settings, embedder fingerprint, changes, sources."""
+    """Show what a release is: content, settings, embedder fingerprint, changes, sources, how good its answers are."""
     from kbcore.knowledge_base import open_repository
+    from kbcore.releases import evaluations_of
 
     repository = open_repository(config).repository
     manifest = repository.manifest(repository.resolve(release))
     record = repository.embedder(manifest)
+    card, gate = evaluations_of(repository, manifest.release)
     if as_json:
         body = manifest.to_body()
         body["embedder"] = {**body["embedder"], "fingerprint": record["fingerprint"]}
+        body |= {"scorecard": card, "gate": gate}
         emit(list(manifest.exceptions) if failures else body)
         return
     if failures:
@@ -105,9 +111,37 @@ def show(
         for s in manifest.sources
     ]
     rows += [(f"made with {name}", version) for name, version in manifest.versions.items()]
-    table(["", ""], rows)
+    table(["", ""], [*rows, *_quality_rows(card)])
+    _print_gate(gate)
     if manifest.exceptions:
         say(f"{len(manifest.exceptions)} documents failed; see: kb show {manifest.release} --failures")
+
+
+def _quality_rows(card: dict[str, Any] | None) -> list[tuple[str, Any]]:
+    """What the newest scorecard says."""
+    if card is None:
+        return []
+    counts, settings = card["counts"], card["settings"]
+    fusion = f", {settings['fusion']}" if settings["fusion"] else ""
+    what = f"{card['set']['name']}, {settings['mode']}{fusion}, {counts['judged']} of {counts['questions']} judged"
+    rows: list[tuple[str, Any]] = [("evaluated", f"{what}, {card['at']}")]
+    rows += [(f"  {name}", f"{card['means'][name]:.3f}") for name in card["measures"] if name in card["means"]]
+    found = card["abstention"]
+    if found["no_answer"]:
+        turned = f"{found['no_answer'] - found['no_answer_answered']} of {found['no_answer']}"
+        rows.append(("  without an answer", f"{turned} turned away"))
+    return rows
+
+
+def _print_gate(gate: dict[str, Any] | None) -> None:
+    if gate is None:
+        return
+    against = f" against {gate['baseline']}" if gate["baseline"] else ""
+    say(f"gate: {gate['verdict'].replace('_', ' ')}{against}, {len(gate['findings'])} checks, {gate['at']}")
+    for finding in gate["findings"]:
+        if finding["verdict"] != "pass":
+            name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
+            say(f"  {finding['verdict']:7} {name}{finding['said']}")
 
 
 @app.command()
@@ -293,7 +327,7 @@ def sql(
     as_json: AsJson = False,
 ) -> None:
     """Ask DuckDB about one release (documents, chunks, vectors, postings) and about all (releases, promotions, checks,
-    chunk_changes(old, new)). Nothing can be written."""
+    evals, eval_questions, gates, chunk_changes(old, new)). Nothing can be written."""
     from kbcore.knowledge_base import open_repository
     from kbcore.sql import query
 

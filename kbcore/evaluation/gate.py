@@ -302,12 +302,19 @@ def read_judgement(body: Json) -> Judgement:
         baseline=body["baseline"],
         verdict=body["verdict"],
         findings=tuple(Finding(**finding) for finding in body["findings"]),
-        measures=body["measures"],
+        measures=_in_order(body["measures"], body["bounds"]),
         causes=tuple(body["causes"]),
         set=body["set"],
         digest=sha256(canonical(body)),
         repeated=True,
     )
+
+
+def _in_order(figures: Mapping[str, Json], bounds: Json) -> dict[str, Json]:
+    """Measures in the order of the settings: a record's keys are sorted."""
+    order = [*bounds["measures"], *bounds["drop"]]
+    known = {name: at for at, name in reversed(list(enumerate(order)))}
+    return dict(sorted(figures.items(), key=lambda entry: known.get(entry[0], len(order))))
 
 
 def _figures(card: Scorecard | None, comparison: Comparison | None) -> dict[str, Json]:

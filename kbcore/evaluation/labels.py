@@ -67,6 +67,11 @@ def labels_of(repository: Repository, inventory: Inventory, questions: Iterable[
     }
 
 
+def label_in(inventory: Inventory, doc_ids: Sequence[str], expected: Expected) -> Label:
+    """A judgment in one release, which knows its documents as ``doc_ids``."""
+    return _label(doc_ids, expected, inventory.texts(doc_ids) if expected.quote is not None else {})
+
+
 def _label(doc_ids: Sequence[str], expected: Expected, texts: Mapping[str, str]) -> Label:
     documents: dict[str, Spans | None] = dict.fromkeys(doc_ids)
     state: State = "live" if doc_ids else "document gone"

@@ -25,7 +25,7 @@ from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.store import envelope, evals
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import Repository, Run
-from kbcore.types import Json, Mode, Progress, SearchResult
+from kbcore.types import Json, Mode, Progress
 
 CHUNKS_A_DOCUMENT = 3
 """How many chunks are asked for where a measure looks at so many documents: several hits may be of one document."""
@@ -76,8 +76,7 @@ def evaluate(
     for done, question in enumerate(questions.questions):
         if progress:
             progress("ask", done, len(questions.questions))
-        result = retriever.search(question.question, asked["reach"], depth=asked["depth"])
-        answers.append(_answer(question, labels[question.id], result, settings.k))
+        answers.append(ask(retriever, question, labels[question.id], asked, settings.k))
     if progress:
         progress("ask", len(questions.questions), len(questions.questions))
     answers = scored(names, answers)
@@ -178,16 +177,16 @@ def kept(
 
 
 def load(repository: Repository, release: str, key: str) -> Scorecard | None:
-    """The newest scorecard of this key with its answers; None where there is none, or its answers do not read."""
+    """The newest scorecard of this key with its answers; None where there is none, or one of the two does not read."""
     body = evals.newest(repository, release, evals.SCORECARD, key)
     if body is None:
         return None
     entry = evals.Evaluated.of(release, evals.ANSWERS, key, str(body["run"]))
     try:
         answers = evals.read(repository, entry)
+        return Scorecard.from_json(body, answers) if envelope.digest(answers) == body["answers"] else None
     except CorruptReleaseError:
         return None  # they can be asked for again
-    return Scorecard.from_json(body, answers) if envelope.digest(answers) == body["answers"] else None
 
 
 def scored(names: Sequence[str], answers: Iterable[Answer]) -> list[Answer]:
@@ -208,7 +207,10 @@ def erased_digest(repository: Repository) -> str:
     return sha256(canonical([[doc_id, contents] for doc_id, contents in listed]))[:16]
 
 
-def _answer(question: Question, labels: Sequence[Label], result: SearchResult, k: int) -> Answer:
+def ask(retriever: Retriever, question: Question, labels: Sequence[Label], asked: Json, k: int) -> Answer:
+    """What the retriever's release answers, not measured yet. ``asked`` are the settings of ``search_settings``; the first
+    ``k`` hits are those that are served."""
+    result = retriever.search(question.question, asked["reach"], depth=asked["depth"])
     evidence: Mapping[str, Any] = result.evidence
     return Answer(
         id=question.id,

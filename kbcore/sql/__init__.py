@@ -1,7 +1,9 @@
 """SQL over one release and over the repository's records, in DuckDB, read only.
 
 Views of one release, live rows only: ``documents``, ``chunks``, ``vectors``, ``postings``. Over all: ``releases``,
-``promotions``, ``checks``, ``check_exceptions`` and ``chunk_changes(old, new)``. What a statement does not mention is
+``promotions``, ``checks``, ``check_exceptions``, ``evals`` (the means of every scorecard, whole and by slice),
+``eval_questions`` (of the newest scorecard of each release, set and search), ``gates`` (the checks of every gate record)
+and ``chunk_changes(old, new)``. What a statement does not mention is
 not loaded. DuckDB is opened with files, extensions, spilling and settings shut off and is then handed the rows as data,
 so that no statement can reach the repository, nor leave anything on disk.
 

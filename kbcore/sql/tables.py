@@ -10,6 +10,7 @@ import pyarrow as pa
 from kbcore.arrays import Mask
 from kbcore.errors import ReleaseNotFoundError
 from kbcore.releases import list_releases
+from kbcore.sql import evaluations
 from kbcore.sql.changes import CHANGES, COLUMNS, chunk_changes
 from kbcore.store import layout
 from kbcore.store.envelope import read_sealed
@@ -68,6 +69,9 @@ SCHEMAS = {
     "check_exceptions": _schema(
         (pa.int64(), "seq"), (pa.string(), "run at doc_id uri reason since"), (pa.bool_(), "carried_over")
     ),
+    "evals": evaluations.EVALS,
+    "eval_questions": evaluations.QUESTIONS,
+    "gates": evaluations.GATES,
 }
 
 
@@ -98,6 +102,9 @@ class Tables:
             "promotions": self.promotions,
             "checks": self.checks,
             "check_exceptions": self.check_exceptions,
+            "evals": lambda: _table("evals", list(evaluations.eval_rows(self.repository))),
+            "eval_questions": lambda: _table("eval_questions", list(evaluations.question_rows(self.repository))),
+            "gates": lambda: _table("gates", list(evaluations.gate_rows(self.repository))),
         }
 
     def empty(self, name: str) -> pa.Table:

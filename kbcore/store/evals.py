@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbcore.errors import CorruptReleaseError
@@ -50,13 +51,17 @@ def listed(repository: Repository, release: str | None = None, kind: str | None 
 
 def newest(repository: Repository, release: str, kind: str, key: str | None = None) -> Json | None:
     """The newest record of this kind (and key) that reads; None where there is none."""
-    for entry in reversed(listed(repository, release, kind)):
-        if key in (None, entry.key):
-            try:
-                return read(repository, entry)
-            except CorruptReleaseError:
-                # It can be made again; kb verify --all names it.
-                continue
+    return newest_of(repository, [entry for entry in listed(repository, release, kind) if key in (None, entry.key)])
+
+
+def newest_of(repository: Repository, entries: Sequence[Evaluated]) -> Json | None:
+    """The last of ``entries`` that reads; None where none does."""
+    for entry in reversed(entries):
+        try:
+            return read(repository, entry)
+        except CorruptReleaseError:
+            # It can be made again; kb verify --all names it.
+            continue
     return None
 
 

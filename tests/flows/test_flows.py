@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from flows import events
-from flows.artifacts import cell, key_for, refresh_report
+from flows.artifacts import cell, comparison_report, gate_section, key_for, refresh_report
 from flows.deployments import deployments
 from kbcore.config import load
 from kbcore.errors import SourceError
@@ -95,7 +95,7 @@ def kb_refresh(config: Path) -> None:
 def test_every_deployment_fits_its_flow_and_the_configuration(tmp_path: Path) -> None:
     config = load(set_up(tmp_path))
     found = deployments(config)
-    assert [d.flow.name for d in found] == ["freshness", "maintenance", "rollback"]
+    assert [d.flow.name for d in found] == ["freshness", "maintenance", "rollback", "compare"]
     for deployment in found:
         signature = inspect.signature(deployment.flow.fn)
         assert set(deployment.parameters) <= set(signature.parameters)
@@ -256,3 +256,73 @@ def wait_for_release(config: Path, release: str, serving: subprocess.Popen[bytes
         assert serving.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(0.3)
+
+
+def with_questions(root: Path, config: Path) -> None:
+    lines = [
+        {"id": "vpn", "question": "ERR-4012 | gateway", "expected": [{"doc_id": "docs:vpn.md"}], "tags": ["canary"]},
+        {"id": "phone", "question": "lost phone wiped", "expected": [{"doc_id": "docs:phones.html"}]},
+    ]
+    (root / "set.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config.write_text(config.read_text() + f'[gate]\nevalset = "{root}/set.jsonl"\n')
+
+
+def test_a_refusal_of_the_gate_reaches_artifact_and_event_and_the_comparison_says_why(
+    prefect: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.client.orchestration import get_client
+
+    from flows.compare import compare
+    from flows.freshness import freshness
+
+    told: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(events, "emit_event", lambda event, resource, payload: told.append((event, payload)))
+    config = set_up(tmp_path)
+    with_questions(tmp_path, config)
+    assert freshness(str(config))["gate"]["verdict"] == "no_baseline"
+    write(tmp_path / "docs", {"vpn.md": None})
+    told.clear()
+    report = freshness(str(config))
+    assert (report["release"], report["promoted"], report["gate"]["verdict"]) == ("r000002", False, "fail")
+    assert [event for event, _ in told] == ["kb.release.published", "kb.release.refused"]
+    payload = told[1][1]
+    assert (payload["release"], payload["verdict"]) == ("r000002", "fail")
+    assert "canary questions not found any more: 1" in payload["reasons"]  # type: ignore[operator]
+    assert "gateway" not in str(payload)
+    found = compare(config=str(config))
+    assert (found["old"], found["new"]) == ("r000001", "r000002")
+    with get_client(sync_client=True) as client:
+        artifacts = {artifact.key: str(artifact.data) for artifact in client.read_artifacts()}
+    refused = artifacts["kb-refresh-flow-test"]
+    assert "### Gate: fail against r000001" in refused
+    assert "| nDCG&#64;10 | 1.000 | 0.500 |" in refused
+    assert "document deleted: docs:vpn.md is not in r000002" in refused
+    compared = artifacts["kb-compare-flow-test"]
+    assert "| lost | vpn |" in compared
+    assert "document deleted: docs:vpn.md is not in r000002" in compared
+    # Told not to ask, the flow promotes it.
+    assert freshness(str(config), gate=False)["promoted"]
+
+
+def test_what_the_gate_and_a_comparison_say_cannot_write_markup() -> None:
+    hostile = "<script>x</script> | [a](http://b) `c`\n# d"
+    cause = {"kind": "title changed", "said": hostile}
+    gate = {
+        "verdict": "fail", "baseline": "r000001", "release": "r000002", "measures": {hostile: {"new": 1.0}},
+        "findings": [{"check": "canary", "verdict": "fail", "said": hostile}],
+        "causes": [{"id": hostile, "question": hostile, "causes": [cause]}],
+    }  # fmt: skip
+    paired = {"old": 1.0, "new": 0.5, "difference": -0.5, "low": -1.0, "high": 0.0, "p_value": 0.5, "wins": 0, "losses": 1,
+              "count": 2}  # fmt: skip
+    counts = dict.fromkeys(("no_answer", "no_answer_answered", "answerable", "answerable_abstained"), 0)
+    changed = {"kind": "lost", "id": hostile, "question": hostile, "old": {"nDCG@10": 1.0}, "new": {"nDCG@10": 0.5},
+               "old_outcome": "answered", "new_outcome": hostile, "causes": [cause]}  # fmt: skip
+    found = {
+        "old": "r000001", "new": "r000002", "set": {"name": hostile}, "settings": {"mode": "hybrid", "k": 5}, "judged": 2,
+        "unjudged": [], "measures": {"nDCG@10": paired}, "abstention": {"old": counts, "new": counts},
+        "similarity": {"rbo": 0.5}, "changed": [changed] * 150,
+    }  # fmt: skip
+    for text in ("\n\n".join(gate_section(gate)), comparison_report(found)):
+        assert "<script>" not in text.replace("\\<", "")
+        assert not re.search(r"(?<!\\)[`\[]|http://|^# d", text, re.MULTILINE)
+    assert "and 50 more" in comparison_report(found)

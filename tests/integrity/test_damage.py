@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kbcore.errors import CorruptReleaseError, KbError
+from kbcore.evaluation.questions import Expected, Question, QuestionSet
+from kbcore.evaluation.runner import card_of
+from kbcore.evaluation.scorecard import Scorecard
 from kbcore.knowledge_base import KnowledgeBase
-from kbcore.store import layout
+from kbcore.store import envelope, evals, layout
 from kbcore.verification import verify_repository
 from tests.support import DOCUMENTS, configure, knowledge_base, refreshed, write
 
@@ -20,12 +23,19 @@ USED_BY_OPEN = (
     "repository.json", "manifests/r000002.json", "promotions/000002.json", "segment.json", layout.DOCUMENTS_FILE,
     layout.CHUNKS_FILE, layout.DENSE_FILE, layout.TERMS_FILE, layout.POSTINGS_FILE, "embedders/", "deletes/",
 )  # fmt: skip
+QUESTIONS = QuestionSet(
+    "desk.jsonl",
+    (
+        *(Question(id=f"y{n}", question=f"text {n}", expected=(Expected(doc_id="docs:vpn.md"),)) for n in range(5)),
+        *(Question(id=f"n{n}", question=f"volcano {n}", no_answer=True) for n in range(5)),
+    ),
+)
 Damage = Callable[[bytes], bytes]
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two releases: the second has a segment of its own, a deletes file, and the first one's segment."""
+    """Two releases: the second has a segment of its own, a deletes file, the first one's segment, and an evaluation."""
     path = tmp_path_factory.mktemp("damage")
     base = knowledge_base(path)
     refreshed(base)
@@ -33,7 +43,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     refreshed(base)
     run = base.repository.begin()
     base.repository.erase([{"doc_id": "docs:never.md", "content_sha256": None}], reason="test", run=run)
+    evaluate(base)
     return path
+
+
+def evaluate(base: KnowledgeBase) -> Scorecard:
+    """The scorecard that is kept of the second release; made and kept where none is that reads."""
+    settings = base.settings(base.repository.manifest("r000002"), "keyword")
+    return card_of(base.repository, "r000002", QUESTIONS, base.catalog, settings, names=("nDCG@10",))
 
 
 def files(root: Path) -> list[str]:
@@ -111,6 +128,7 @@ def test_every_damaged_bit_is_found_in_every_file_type(root: Path, tmp_path: Pat
 def test_every_kind_of_file_is_tried(root: Path) -> None:
     names = files(root)
     for part in ("repository.json", "manifests/", "promotions/", "checks/", "erased/", "embedders/", "deletes/",
+                 "evals/r000001/gate-", "evals/r000002/gate-", "evals/r000002/scorecard-", "evals/r000002/answers-",
                  "segment.json", *(f for f in (layout.DOCUMENTS_FILE, layout.CHUNKS_FILE, layout.VECTORS_FILE,
                                                layout.DENSE_FILE, layout.TERMS_FILE, layout.POSTINGS_FILE))):  # fmt: skip
         assert any(part in name for name in names), part
@@ -136,6 +154,8 @@ def test_a_missing_or_swapped_file_is_found(root: Path, tmp_path: Path) -> None:
                 path.write_bytes(replacement)
             # The last entry of a log that is gone cannot be missed by what is left of it.
             last = replacement is None and name.split("/")[0] in ("promotions", "checks", "erased") and is_last
+            # Nothing names a scorecard: it may be dropped.
+            last = last or (replacement is None and "/scorecard-" in name)
             if not last and name != "repository.json":
                 assert findings(KnowledgeBase(configure(copy))), (
                     f"verify is broken: {name} {'missing' if replacement is None else 'swapped'}"
@@ -180,3 +200,117 @@ def test_damage_refuses_a_promotion_and_a_rollback(tmp_path: Path) -> None:
         with pytest.raises(CorruptReleaseError):
             move()
     assert base.repository.state().release == "r000002"
+
+
+def record(base: KnowledgeBase, kind: str, release: str = "r000002") -> Path:
+    (entry,) = evals.listed(base.repository, release, kind)
+    return base.folder / entry.file
+
+
+@pytest.mark.parametrize("kind", ["scorecard", "answers", "gate"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-5], lambda data: data.replace(b"r000002", b"r000003"), lambda _: b""]
+)
+def test_a_damaged_evaluation_stops_neither_search_nor_eval_nor_refresh(
+    root: Path, tmp_path: Path, kind: str, damage: Damage
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    before = evaluate(base)
+    path = record(base, kind)
+    path.write_bytes(damage(path.read_bytes()))
+    search(base)
+    after = evaluate(base)
+    assert after.means == before.means
+    # What reads is used as it was, what does not is made again.
+    assert (after.run == before.run) == (kind == "gate")
+    write(copy / "docs", {"vpn.md": "# VPN\n\nA third text.\n"})
+    assert refreshed(base).promoted
+    assert [finding for finding in findings(base) if "/evals/" not in f"/{finding}"] == (
+        ["promotions/000002.json"] if kind == "gate" else []
+    )
+
+
+def test_every_flipped_byte_of_an_evaluations_records_is_found(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    rng = random.Random(4012)
+    for entry in evals.listed(base.repository):
+        path = base.folder / entry.file
+        data = path.read_bytes()
+        for at in range(len(data)):
+            changed = bytearray(data)
+            changed[at] ^= 1 << rng.randrange(8)
+            path.write_bytes(changed)
+            with pytest.raises(CorruptReleaseError):
+                evals.read(base.repository, entry)
+            if at % 40 == 0:
+                # No release is read: these records are those of the repository.
+                found = [finding.file for finding in verify_repository(base.repository, [])]
+                assert entry.file in found, f"verify is broken: {entry.file}, byte {at}"
+        path.write_bytes(data)
+    assert verify_repository(base.repository, []) == []
+
+
+def test_a_scorecard_whose_shape_is_unknown_is_made_again(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    path = record(base, "scorecard")
+    body = envelope.unseal(path.read_bytes(), file=path.name)
+    path.write_bytes(envelope.seal({**body, "slices": [{"by": "planet", "value": "Mars"}]}))
+    assert evaluate(base).means
+
+
+def test_a_scorecard_of_other_answers_or_of_another_manifest_is_found(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    path = record(base, "scorecard")
+    data = path.read_bytes()
+    body = envelope.unseal(data, file=path.name)
+    for key, reason in (("answers", "not the answers"), ("manifest_digest", "another manifest")):
+        path.write_bytes(envelope.seal({**body, key: "0" * 64}))
+        (found,) = verify_repository(base.repository, base.repository.releases())
+        assert reason in found.reason
+    path.write_bytes(data)
+    record(base, "answers").unlink()
+    (found,) = verify_repository(base.repository, base.repository.releases())
+    assert ("/answers-" in found.file, found.reason) == (True, "is missing")
+
+
+def test_a_promotion_whose_gate_record_is_missing_or_another_ones_is_found(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    assert base.repository.promotion(2).gate is not None
+    path = record(base, "gate")
+    data = path.read_bytes()
+    path.unlink()
+    (found,) = verify_repository(base.repository, base.repository.releases())
+    assert (found.release, found.file) == ("r000002", "promotions/000002.json")
+    assert "names a gate record" in found.reason
+    # A record that is intact in itself, of this release, and not the one that let it pass.
+    body = envelope.unseal(data, file=path.name)
+    path.write_bytes(envelope.seal({**body, "verdict": "fail"}))
+    assert [f.file for f in verify_repository(base.repository, base.repository.releases())] == [
+        "promotions/000002.json"
+    ]
+
+
+def test_files_that_are_not_kbcores_among_the_evaluations_are_named_and_of_no_consequence(
+    root: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    base = KnowledgeBase(configure(copy))
+    foreign = ["evals/notes.txt", "evals/r000002/gate-draft.json", "evals/r2/.DS_Store"]
+    write(base.folder, dict.fromkeys(foreign, "{}"))
+    assert sorted(findings(base)) == sorted(foreign)
+    search(base)
+    assert evaluate(base).means
+    entry = evals.listed(base.repository, "r000002", evals.GATE)[0]
+    write(base.folder, {entry.file.replace("r000002", "r000009"): (base.folder / entry.file).read_bytes()})
+    assert entry.file.replace("r000002", "r000009") in findings(base)

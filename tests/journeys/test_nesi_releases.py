@@ -13,6 +13,7 @@ import pytest
 
 from kbcore.config import Config
 from kbcore.differences import compare_releases
+from kbcore.evaluation.bisection import bisect
 from kbcore.ingest.refresh import RefreshReport, refresh
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import hold, lift, rollback, undo
@@ -55,6 +56,8 @@ def knowledge_base(root: Path, folder: Path, name: str = "nesi") -> KnowledgeBas
                 {"name": "docs", "path": str(folder), "include": ["**/*.md"], "guard": {"removals_percent": 50}}
             ],
             "embedder": {"provider": provider},
+            # After a rollback the gate compares with the first month: five months remove more than a quarter.
+            "gate": {"removed_percent": 50},
         }
     )
     base = KnowledgeBase(config)
@@ -205,3 +208,24 @@ def test_pages_of_a_retired_service_answer_nothing_afterwards(history: History) 
             for mode in ("vector", "keyword", "hybrid"):
                 hits = retriever.search(question, 50, mode=mode).hits
                 assert not [hit.uri for hit in hits if hit.uri.endswith(retired)]
+
+
+def test_bisect_names_the_release_that_retired_a_service_and_why(history: History) -> None:
+    base = history.base
+    held = {row["uri"] for row in documents(base, "r000001")}
+    (uri,) = [name for name in held if name.endswith("/Nearline_Long_Term_Storage_Service.md")]
+    found = bisect(
+        base.repository, base.catalog, base.settings(base.repository.manifest("r000005")),
+        "nearline long term storage", uri, newest="r000005", names=("nDCG@10",),
+    )  # fmt: skip
+    assert found.steps[0].served
+    assert [step.state for step in found.steps[1:]] == ["not in the release"] * 4
+    (change,) = found.changes
+    assert (change.release, change.kind) == ("r000002", "lost")
+    assert change.causes[0].kind == "document deleted"
+    assert "in r000002" in change.causes[0].said
+
+
+def documents(base: KnowledgeBase, release: str) -> list[dict[str, Any]]:
+    segments = base.repository.segments(base.repository.manifest(release))
+    return [row for segment in segments for row in segment.documents(["uri"]).to_pylist()]

@@ -256,3 +256,48 @@ def test_a_document_that_rests_is_shown_with_its_time_and_the_command_that_tries
     said = desk("refresh", code=4)
     assert re.search(r"docs:broken.html .* \d{4}-\d\d-\d\dT", said)
     assert f"kb refresh -c {desk.file} --retry-failed" in said
+
+
+def gated(desk: Desk) -> None:
+    """A set of five questions, of which one is about each document and one is a canary."""
+    lines = [
+        {"id": "vpn", "question": "ERR-4012 gateway", "expected": [{"doc_id": "docs:vpn.md"}], "tags": ["canary"]},
+        {"id": "password", "question": "password reset self-service", "expected": [{"doc_id": "docs:passwords.md"}]},
+        {"id": "print", "question": "follow-me printing badge", "expected": [{"doc_id": "docs:printers.txt"}]},
+        {"id": "phone", "question": "lost phone wiped", "expected": [{"doc_id": "docs:phones.html"}]},
+    ]
+    evalset = desk.root / "set.jsonl"
+    evalset.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    desk.file.write_text(desk.file.read_text() + f'[gate]\nevalset = "{evalset}"\n')
+
+
+def test_a_pass_of_the_gate_is_one_line_with_the_first_measure(desk: Desk) -> None:
+    gated(desk)
+    said = [line for line in desk("refresh").splitlines() if line.startswith("gate:")]
+    assert len(said) == 1
+    assert re.fullmatch(r"gate: pass, nDCG@10 \d\.\d{3} -> \d\.\d{3}, \d+ checks", said[0])
+
+
+def test_a_verdict_that_is_repeated_shows_the_same_measure(desk: Desk) -> None:
+    gated(desk)
+    desk("refresh", "--no-promote")
+    desk("gate", "latest")
+    assert re.search(r"^gate: pass, as judged before, nDCG@10 \d", desk("refresh"), re.MULTILINE)
+
+
+def test_a_refusal_of_the_gate_has_each_failed_check_on_a_line_and_the_commands_that_go_on(desk: Desk) -> None:
+    gated(desk)
+    (desk.root / "docs" / "vpn.md").unlink()
+    said = desk("refresh", code=3)
+    assert "not promoted: readers stay with r000001" in said
+    lines = said.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("gate: fail, nDCG@10 "))
+    refused = [line for line in lines[at + 1 :] if line.startswith("  fail")]
+    assert any(line.startswith("  fail    canary: vpn 'ERR-4012 gateway' is not found any more") for line in refused)
+    assert len(refused) == len(json.loads(desk("gate", "latest", "--json", code=3))["reasons"])
+    assert lines[-3:] == [
+        f"see what changed: kb compare -c {desk.file} current r000002",
+        f'promote it all the same: kb promote -c {desk.file} r000002 --reason "..."',
+        f"or without asking: kb refresh -c {desk.file} --no-gate",
+    ]
+    assert not any("; " in line and "canary" in line and "judged" in line for line in lines)

@@ -218,7 +218,8 @@ def test_an_unknown_or_expired_release_is_the_repositorys_own_error(tmp_path: Pa
 @pytest.mark.parametrize("release", [None, "current", "previous", "latest"])
 def test_with_nothing_published_every_view_is_empty(tmp_path: Path, release: str | None) -> None:
     base = knowledge_base(tmp_path)
-    for view in ("documents", "chunks", "vectors", "postings", "releases", "promotions", "checks", "check_exceptions"):
+    for view in ("documents", "chunks", "vectors", "postings", "releases", "promotions", "checks", "check_exceptions", "evals",
+                 "eval_questions", "gates"):  # fmt: skip
         assert ask(base, f"SELECT count(*) FROM {view}", release) == [(0,)]
     with pytest.raises(ReleaseNotFoundError):
         ask(base, "FROM documents", "r000001")
@@ -266,8 +267,9 @@ def test_every_way_to_name_a_view_reaches_its_rows(base: KnowledgeBase) -> None:
 def test_describe_show_summarize_and_explain_work(base: KnowledgeBase) -> None:
     assert ("doc_id", "VARCHAR") in [row[:2] for row in ask(base, "DESCRIBE documents")]
     assert [row[0] for row in ask(base, "SHOW TABLES")] == sorted(
-        ["documents", "chunks", "vectors", "postings", "releases", "promotions", "checks", "check_exceptions"]
-    )
+        ["documents", "chunks", "vectors", "postings", "releases", "promotions", "checks", "check_exceptions", "evals",
+         "eval_questions", "gates"]
+    )  # fmt: skip
     summary = {row[0]: row[2:4] for row in ask(base, "SUMMARIZE documents")}
     assert summary["release"] == ("r000002", "r000002")
     assert ask(base, "SHOW documents") == ask(base, "DESCRIBE documents")
