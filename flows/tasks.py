@@ -11,9 +11,7 @@ from flows.secrets import secrets_of
 from kbcore.config import load
 from kbcore.doctor import examine
 from kbcore.errors import ConfigError
-from kbcore.evaluation.causes import Releases
-from kbcore.evaluation.comparison import compare
-from kbcore.evaluation.runner import Embedders, card_of
+from kbcore.evaluation.pairing import compare_releases
 from kbcore.freshness import measure
 from kbcore.ingest.refresh import refresh
 from kbcore.knowledge_base import KnowledgeBase
@@ -57,19 +55,12 @@ def rollback_task(config: str, reason: str, to: str | None) -> dict[str, Any]:
 def compare_task(config: str, old: str, new: str) -> dict[str, Any]:
     """Two releases on the configured set, as ``kb compare`` does; what is not evaluated yet is evaluated and kept."""
     base = KnowledgeBase(load(config))
-    repository, names = base.repository, base.config.gate.measures
-    releases = [repository.resolve(name) for name in (old, new)]
-    questions = base.questions()
-    settings = base.settings(repository.manifest(releases[1]))
-    embedders = Embedders(repository, base.catalog)
-    cards = [
-        card_of(
-            repository, release, questions, base.catalog, settings, names=names,
-            embedder=embedders.of(release, settings.mode),
-        )
-        for release in releases
-    ]  # fmt: skip
-    return compare(cards[0], cards[1], Releases(repository, *releases), cut=settings.cut, names=names).to_json()
+    names = [base.repository.resolve(name) for name in (old, new)]
+    settings = base.settings(base.repository.manifest(names[1]))
+    comparison, _ = compare_releases(
+        base.repository, base.catalog, names[0], names[1], base.questions(), settings, names=base.config.gate.measures
+    )
+    return comparison.to_json()
 
 
 @task(name="releases", cache_policy=NO_CACHE, persist_result=False)

@@ -166,26 +166,16 @@ def _pair(
     base: KnowledgeBase, names: Sequence[str], evalset: Path | None, mode: Any, fusion: Any, k: int | None,
     measure: Sequence[str] | None, tag: Sequence[str] | None, as_json: bool,
 ) -> tuple[Comparison, Any]:  # fmt: skip
-    from kbcore.evaluation import measures, runner
-    from kbcore.evaluation.causes import Releases
-    from kbcore.evaluation.comparison import compare as pair
+    from kbcore.evaluation.pairing import compare_releases
     from kbcore.evaluation.questions import select
 
-    repository = base.repository
     questions = select(base.questions(evalset), tag or [])
     settings = search_settings(base, names[1], mode, fusion, k)
-    chosen = measures.parse_measures(measure or base.config.gate.measures)
-    embedders = runner.Embedders(repository, base.catalog)
     with progress(as_json) as show:
-        cards = [
-            runner.card_of(
-                repository, name, questions, base.catalog, settings, names=chosen,
-                embedder=embedders.of(name, settings.mode), progress=show,
-            )
-            for name in names
-        ]  # fmt: skip
-    sides = Releases(repository, names[0], names[1])
-    return pair(cards[0], cards[1], sides, cut=settings.cut, names=chosen), sides
+        return compare_releases(
+            base.repository, base.catalog, names[0], names[1], questions, settings,
+            names=measure or base.config.gate.measures, progress=show,
+        )  # fmt: skip
 
 
 def _rankings(
