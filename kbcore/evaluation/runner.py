@@ -42,7 +42,7 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
         "fusion": settings.fusion if hybrid else None,
         "alpha": settings.alpha if hybrid and settings.fusion == "minmax" else None,
         "depth": default_depth(settings.k, settings.fusion) if hybrid else None,
-        "idf": settings.idf if settings.mode != "vector" else None,
+        "bm25": None if settings.mode == "vector" else {"idf": settings.idf, "k1": settings.k1, "b": settings.b},
     }
 
 

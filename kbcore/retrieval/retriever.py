@@ -78,8 +78,9 @@ class Retriever:
         if self.mode not in PARTS:
             raise UsageError(f"there is no mode {self.mode!r}", remedy="modes are vector, keyword and hybrid")
         self.snapshot = Snapshot(
-            repository, manifest, erased=repository.erased(), parts=PARTS[self.mode], idf=settings.idf
-        )
+            repository, manifest, erased=repository.erased(), parts=PARTS[self.mode],
+            idf=settings.idf, k1=settings.k1, b=settings.b,
+        )  # fmt: skip
         if embedder is not None and embedder.embedder_id != manifest.embedder_id:
             record = repository.embedder(manifest)
             raise mismatch(manifest.release, record["fingerprint"], embedder.fingerprint)
