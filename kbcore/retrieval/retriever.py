@@ -291,8 +291,8 @@ class Retriever:
         )
 
     def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
-        """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
-        more, so that "how" and "to" are no evidence; never the fused score."""
+        """The evidence rule: raw cosine and the share of the query's terms that the best keyword hit holds, rare ones
+        counting more, so that "how" and "to" are no evidence; never the fused score."""
         cut = self.settings.cut
         share = found.matched_share if found.by_terms else None
         evidence: Json = {

@@ -63,3 +63,14 @@ def test_scorecards_name_the_weights_of_bm25_where_it_takes_part(tmp_path: Path)
 def test_weights_that_bm25_does_not_have_are_refused(tmp_path: Path, wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         configure(tmp_path, retrieval=wrong)
+
+
+def test_the_matched_share_is_that_of_the_best_chunk_and_not_of_the_release(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path, PAGES)
+    refreshed(base)
+    retriever = base.retriever(mode="keyword")
+    together = retriever.search("key number", 5).evidence
+    apart = retriever.search("painted porter", 5).evidence
+    assert (together["matched_terms"], together["matched_share"]) == (2, 1.0)
+    assert apart["matched_terms"] == 2, "the release holds both words"
+    assert apart["matched_share"] == pytest.approx(0.5, abs=0.01), "no chunk holds both"
