@@ -126,6 +126,8 @@ def evaluate(
 
 def keep(repository: Repository, card: Scorecard, run: Run) -> Json:
     """Write a scorecard beside its release, its answers first; gives the record."""
+    # A record is found by the run that wrote it, whichever run asked the questions.
+    card = replace(card, run=run.name, by=run.by)
     answers = evals.write(repository, card.release, evals.ANSWERS, card.key, card.answers_json(), run=run)
     body = {**card.to_json(), "answers": envelope.digest(answers)}
     return evals.write(repository, card.release, evals.SCORECARD, card.key, body, run=run)

@@ -330,3 +330,15 @@ def test_a_rollback_that_arrives_between_judging_and_promoting_wins(
     assert (report.promoted, kb.current) == (False, "r000001")
     assert "ada moved first: rollback r000001" in (report.not_promoted or "")
     assert repository.state().hold is not None
+
+
+def test_a_scorecard_that_another_run_keeps_than_the_one_that_asked_is_found_again(tmp_path: Path) -> None:
+    kb = Kb(tmp_path)
+    repository = kb.base.repository
+    settings = kb.base.settings(repository.manifest("r000001"), "vector")
+    questions = kb.base.questions()
+    card = runner.evaluate(repository, "r000001", questions, kb.base.catalog, settings, run=repository.begin())
+    runner.keep(repository, card, repository.begin())
+    known = runner.kept(repository, "r000001", questions, settings, card.measures)
+    assert known is not None
+    assert known.answers == card.answers
