@@ -72,7 +72,7 @@ def compare_releases(repository: Repository, old: str, new: str) -> Difference:
         ],
         withheld=[entry["doc_id"] for entry in right.manifest.withheld if entry["doc_id"] in right.held],
         settings=changed_settings(left.manifest.settings, right.manifest.settings),
-        tombstones=_tombstones(repository, right.manifest, old, set(removed)),
+        tombstones=tombstones(repository, right.manifest, old, set(removed)),
         totals={old: left.manifest.totals, new: right.manifest.totals},
     )
 
@@ -105,8 +105,9 @@ def text_diff(repository: Repository, old: str, new: str, doc_id: str) -> str:
     return "\n".join(lines)
 
 
-def _tombstones(repository: Repository, newest: Manifest, oldest: str, wanted: set[str]) -> list[Json]:
-    """From the newest back to the oldest: where each of the wanted documents went."""
+def tombstones(repository: Repository, newest: Manifest, oldest: str, wanted: set[str]) -> list[Json]:
+    """When and why each of the wanted documents went, as far as the releases from ``newest`` back to ``oldest`` still
+    tell; by document."""
     found: dict[str, Json] = {}
     manifest: Manifest | None = newest
     while manifest is not None and manifest.release != oldest and wanted - found.keys():

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from kbcore.types import Listed
 
+NOTHING_LEFT = "there is nothing to index in it any more"
+"""How the reason begins why a document was removed that its source still lists."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

@@ -18,7 +18,8 @@ class GateSection(Section):
     served. ``judged_percent`` of the questions that have an answer must be judged in the candidate. At most
     ``no_answer_percent`` of those without one may be answered, and not ``no_answer_rise`` points more than before.
     The rest are bounds on the data, against the current release: each counts where more than ``documents`` documents are
-    concerned.
+    concerned. ``emptied_percent`` are documents that are still there and lost nine tenths of their text, ``untitled_percent``
+    those that lost their title, ``copied_percent`` new ones that repeat half or more of another.
     """
 
     evalset: str | None = None
@@ -31,8 +32,11 @@ class GateSection(Section):
     no_answer_rise: float = Field(25.0, ge=0, le=100)
     documents: int = Field(3, ge=0)
     removed_percent: float = Field(25.0, ge=0)
+    emptied_percent: float = Field(5.0, ge=0)
+    untitled_percent: float = Field(10.0, ge=0)
     failed_percent: float = Field(10.0, ge=0)
     flagged_percent: float = Field(10.0, ge=0)
+    copied_percent: float = Field(20.0, ge=0)
     shrunk_percent: float = Field(30.0, ge=0, le=100)
     grown_percent: float = Field(100.0, ge=0)
 

@@ -58,11 +58,15 @@ class ModelsSection(Section):
 
 
 class RetrievalSection(Section):
+    """``k1``, ``b`` and ``idf`` are BM25's: how soon repeats of a word stop counting, and how much a chunk's length does."""
+
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"
     alpha: float = Field(0.5, ge=0, le=1)
     k: int = Field(5, ge=1, le=200)
     idf: Literal["lucene", "okapi"] = "lucene"
+    k1: float = Field(1.5, ge=0, le=100)
+    b: float = Field(0.75, ge=0, le=1)
     weak_cosine: float | None = Field(None, ge=-1, le=1)
     weak_share: float | None = Field(None, ge=0, le=1.01)
 

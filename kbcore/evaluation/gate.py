@@ -16,10 +16,11 @@ from kbcore.config import Config
 from kbcore.config.gate import GateSection
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import KbError
-from kbcore.evaluation import calibration, corpus, measures, runner
+from kbcore.evaluation import calibration, corpus, findings, measures, runner
 from kbcore.evaluation.abstention import Abstention
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison, compare
+from kbcore.evaluation.findings import Finding
 from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.evaluation.scorecard import Scorecard
 from kbcore.fingerprint import canonical, sha256
@@ -30,15 +31,6 @@ from kbcore.store.repository import Repository, Run
 from kbcore.types import Json, Progress
 
 Verdict = Literal["pass", "fail", "invalid", "no_baseline"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check: its name, pass, fail or invalid, and what was seen, in words with figures."""
-
-    check: str
-    verdict: Literal["pass", "fail", "invalid"]
-    said: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class _Gate:
         return self.config.gate
 
     def judge(self) -> Judgement:
-        findings: list[Finding] = []
+        found: list[Finding] = []
         comparison: Comparison | None = None
         questions: QuestionSet | None = None
         card: Scorecard | None = None
@@ -117,12 +109,16 @@ class _Gate:
                 return known
             if questions is not None:
                 card, comparison = self._evaluate(questions, names)
-                findings += self._quality(card, comparison)
-            if self.baseline is not None:
-                findings += self._data(self.baseline)
+                found += self._quality(card, comparison)
         except KbError as error:
-            findings.append(Finding("evaluation", "invalid", f"could not be evaluated: {error.message}"))
-        verdicts = {finding.verdict for finding in findings}
+            found.append(Finding("evaluation", "invalid", f"could not be evaluated: {error.message}"))
+        try:
+            # What is wrong with the data is told even where no question could be asked: it is often the reason.
+            if self.baseline is not None:
+                found += self._data(self.baseline)
+        except KbError as error:
+            found.append(Finding("data", "invalid", f"could not be compared: {error.message}"))
+        verdicts = {finding.verdict for finding in found}
         verdict: Verdict = (
             "invalid" if "invalid" in verdicts
             else "fail" if "fail" in verdicts
@@ -133,7 +129,7 @@ class _Gate:
             release=self.manifest.release,
             baseline=state.release,
             verdict=verdict,
-            findings=tuple(findings),
+            findings=tuple(found),
             measures=_figures(card, comparison),
             causes=tuple(_causes(comparison)) if comparison else (),
             set=None if questions is None else {"name": questions.name, "digest": questions.digest},
@@ -169,99 +165,22 @@ class _Gate:
         return card, compare(card_of(baseline), card, releases, cut=settings.cut, names=names)
 
     def _quality(self, card: Scorecard, comparison: Comparison | None) -> Iterator[Finding]:
-        yield self._judged_share(card)
+        section = self.section
+        yield findings.judged_share(card, section.judged_percent)
         if comparison is None:
-            yield from self._no_answer(Abstention.from_json(card.abstention), None)
+            yield from findings.no_answer(Abstention.from_json(card.abstention), None, section)
             return
-        for name, allowed in self.section.drop.items():
-            yield self._drop(comparison, measures.parse_measures([name])[0], allowed)
-        yield from self._canaries(comparison)
+        # A set of questions without an answer has nothing to be measured by, and asks for nothing.
+        for name, allowed in section.drop.items() if card.counts["judged"] + card.counts["unjudged"] else ():
+            name = measures.parse_measures([name])[0]
+            yield findings.drop(name, comparison.measures[name], allowed, section.noise)
+        yield from findings.canaries(comparison, section.canary)
         old, new = (Abstention.from_json(comparison.abstention[side]) for side in ("old", "new"))
-        yield from self._no_answer(new, old)
-
-    def _drop(self, comparison: Comparison, name: str, allowed: float) -> Finding:
-        found = comparison.measures[name]
-        if not found.count or found.difference is None:
-            return Finding(name, "invalid", f"{name}: no question is judged in either release")
-        floor = self.section.noise / found.count
-        bound = max(allowed, floor)
-        why = f"{allowed:.3f} is allowed" if allowed >= floor else (
-            f"{floor:.3f}, the weight of {self.section.noise:g} questions, is taken for noise"
-        )  # fmt: skip
-        said = (
-            f"{name} {found.old:.3f} -> {found.new:.3f} ({found.difference:+.3f}, 95 % interval {found.low:+.3f} to "
-            f"{found.high:+.3f}, p = {found.p_value:.3f}; {found.wins} questions better, {found.losses} worse of "
-            f"{found.count}); {why}"
-        )
-        return Finding(name, "fail" if -found.difference > bound + 1e-9 else "pass", said)
-
-    def _judged_share(self, card: Scorecard) -> Finding:
-        asked = card.counts["judged"] + card.counts["unjudged"]
-        if not asked:
-            return Finding("judged", "pass", "every question of the set is one without an answer")
-        percent = 100 * card.counts["judged"] / asked
-        said = f"{card.counts['judged']} of {asked} questions ({percent:.0f} %) are judged in {card.release}"
-        if card.stale:
-            said += f", {len(card.stale)} judgments are stale"
-        bad = percent < self.section.judged_percent
-        return Finding(
-            "judged", "fail" if bad else "pass", f"{said}; at least {self.section.judged_percent:g} % must be"
-        )
-
-    def _canaries(self, comparison: Comparison) -> Iterator[Finding]:
-        lost = [
-            entry
-            for entry in comparison.changed
-            if self.section.canary in entry.tags and entry.old_served and not entry.new_served
-        ]
-        for entry in lost:
-            causes = "; ".join(cause.said for cause in entry.causes) or "no cause was found"
-            yield Finding("canary", "fail", f"{entry.id} {entry.question!r} is not found any more: {causes}")
-
-    def _no_answer(self, new: Abstention, old: Abstention | None) -> Iterator[Finding]:
-        if not new.no_answer:
-            return
-        percent = 100 * new.no_answer_answered / new.no_answer
-        said = f"{new.no_answer_answered} of {new.no_answer} questions without an answer are answered ({percent:.0f} %)"
-        bound = self.section.no_answer_percent
-        if percent > bound + 1e-9:
-            yield Finding("no answer", "fail", f"{said}; at most {bound:g} % may be")
-        elif old is not None:
-            before = 100 * old.no_answer_answered / old.no_answer
-            said += f", {old.no_answer_answered} before"
-            more = new.no_answer_answered - old.no_answer_answered
-            bad = more > 1 and percent - before > self.section.no_answer_rise
-            yield Finding("no answer", "fail" if bad else "pass", said)
-        else:
-            yield Finding("no answer", "pass", said)
+        yield from findings.no_answer(new, old, section)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
         found = corpus.against(self.repository, baseline.release, self.manifest.release)
-        section = self.section
-
-        def bounded(check: str, count: int, of: int, percent: float, words: str) -> Finding:
-            share = 100 * count / of if of else 0.0
-            bad = count > section.documents and share > percent
-            said = f"{count} of {of} documents {words} ({share:.0f} %); {percent:g} % are allowed"
-            return Finding(check, "fail" if bad else "pass", said)
-
-        removed = max(0, found.removed - self.approved_removals)
-        yield bounded("removed", removed, found.documents_before, section.removed_percent,
-                      f"of {baseline.release} are gone")  # fmt: skip
-        yield bounded("failed", found.failed, found.documents, section.failed_percent, "could not be read")
-        yield bounded("flagged", found.flagged, found.documents, section.flagged_percent,
-                      f"have a doubtful text that had none in {baseline.release}")  # fmt: skip
-        # What was removed is bounded above; here, what is left must not have lost its text, nor the whole have swollen.
-        less = 100 * (1 - found.kept_characters / found.kept_characters_before) if found.kept_characters_before else 0.0
-        more = 100 * (found.characters / found.characters_before - 1) if found.characters_before else 0.0
-        moved = abs(found.documents - found.documents_before) + found.changed
-        bad = moved > section.documents and (less > section.shrunk_percent or more > section.grown_percent)
-        said = (
-            f"{found.characters_before:,} characters of text -> {found.characters:,} ({more:+.0f} %), of the documents that "
-            f"stayed {found.kept_characters_before:,} -> {found.kept_characters:,}; these may lose "
-            f"{section.shrunk_percent:g} %, the whole may grow by {section.grown_percent:g} %"
-        )
-        yield Finding("size", "fail" if bad else "pass", said)
+        return findings.data(found, baseline.release, self.section, self.approved_removals)
 
     def _made_with(self, questions: QuestionSet | None) -> Json:
         return {

@@ -42,7 +42,7 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
         "fusion": settings.fusion if hybrid else None,
         "alpha": settings.alpha if hybrid and settings.fusion == "minmax" else None,
         "depth": default_depth(settings.k, settings.fusion) if hybrid else None,
-        "idf": settings.idf if settings.mode != "vector" else None,
+        "bm25": None if settings.mode == "vector" else {"idf": settings.idf, "k1": settings.k1, "b": settings.b},
     }
 
 
@@ -125,6 +125,8 @@ def evaluate(
 
 def keep(repository: Repository, card: Scorecard, run: Run) -> Json:
     """Write a scorecard beside its release, its answers first; gives the record."""
+    # A record is found by the run that wrote it, whichever run asked the questions.
+    card = replace(card, run=run.name, by=run.by)
     answers = evals.write(repository, card.release, evals.ANSWERS, card.key, card.answers_json(), run=run)
     body = {**card.to_json(), "answers": envelope.digest(answers)}
     return evals.write(repository, card.release, evals.SCORECARD, card.key, body, run=run)

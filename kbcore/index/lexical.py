@@ -254,6 +254,18 @@ class StoredBM25(BM25Okapi):  # type: ignore[misc]  # rank-bm25 has no types
         """Terms of live rows that begin with ``prefix``."""
         return (term for term, number in self._numbers.items() if term.startswith(prefix) and self._df[number])
 
+    def terms_in(self, terms: Iterable[str], row: int) -> list[str]:
+        """Those of ``terms`` that a live row holds, each once, sorted. UsageError for a row that does not exist."""
+        if not 0 <= row < self.row_count:
+            raise UsageError(f"rows go from 0 to {self.row_count - 1}")
+        return [term for term in sorted(set(terms)) if self._holds(term, row)]
+
+    def _holds(self, term: str, row: int) -> bool:
+        for having, _ in self._postings_of([term]):
+            at = int(np.searchsorted(having, row))
+            return at < len(having) and int(having[at]) == row
+        return False
+
     def rarity(self, term: str) -> float:
         """How much a term tells: ``ln(1 + (N - df + 0.5) / (df + 0.5))``, greatest for one that no live row holds."""
         df = self.document_frequency(term)

@@ -8,7 +8,7 @@ from kbcore.errors import SourceError
 from kbcore.fingerprint import content_digest
 from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
-from kbcore.planning import Held
+from kbcore.planning import NOTHING_LEFT, Held
 from kbcore.store.rows import DocumentRow
 from kbcore.types import Failure, Json
 
@@ -80,7 +80,7 @@ class Plan:
     def reason_of(self, held: Held) -> str:
         """Why a document is removed."""
         if held.doc_id in (skipped := dict(self.skipped)):
-            return f"there is nothing to index in it any more: {skipped[held.doc_id]}"
+            return f"{NOTHING_LEFT}: {skipped[held.doc_id]}"
         if held.source in {entry["name"] for entry in self.sources}:
             return "its source does not list it any more"
         return "its source is not configured any more"

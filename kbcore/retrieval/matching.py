@@ -91,14 +91,17 @@ class Matches:
         self.query_terms = len(terms)
         held = [term for term in terms if snapshot.lexical.document_frequency(term)]
         self.matched_terms = len(held)
-        weight = {term: snapshot.lexical.rarity(term) for term in terms}
-        self.matched_share = sum(weight[term] for term in held) / sum(weight.values()) if terms else 0.0
         if not self.matched_terms:
             return []
         rows, scores = snapshot.lexical.top(terms, depth, self.allowed)
         ids = snapshot.ids(rows)
         ordered = sorted(zip(rows.tolist(), scores.tolist(), ids), key=lambda entry: (-entry[1], entry[2]))[:depth]
         self.keyword_ranks = {row: rank for rank, (row, _, _) in enumerate(ordered, start=1)}
+        if ordered:
+            # Of the best chunk, not of the release: a large one holds every word somewhere, whatever is asked.
+            weight = {term: snapshot.lexical.rarity(term) for term in terms}
+            best = snapshot.lexical.terms_in(terms, ordered[0][0])
+            self.matched_share = sum(weight[term] for term in best) / sum(weight.values())
         return [(row, score) for row, score, _ in ordered]
 
     def _fuse(self, snapshot: Snapshot, request: Request) -> None:

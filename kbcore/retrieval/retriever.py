@@ -79,8 +79,9 @@ class Retriever:
         if self.mode not in PARTS:
             raise UsageError(f"there is no mode {self.mode!r}", remedy="modes are vector, keyword and hybrid")
         self.snapshot = Snapshot(
-            repository, manifest, erased=repository.erased(), parts=PARTS[self.mode], idf=settings.idf
-        )
+            repository, manifest, erased=repository.erased(), parts=PARTS[self.mode],
+            idf=settings.idf, k1=settings.k1, b=settings.b,
+        )  # fmt: skip
         if embedder is not None and embedder.embedder_id != manifest.embedder_id:
             record = repository.embedder(manifest)
             raise mismatch(manifest.release, record["fingerprint"], embedder.fingerprint)
@@ -304,8 +305,8 @@ class Retriever:
         )
 
     def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
-        """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
-        more, so that "how" and "to" are no evidence; never the fused score."""
+        """The evidence rule: raw cosine and the share of the query's terms that the best keyword hit holds, rare ones
+        counting more, so that "how" and "to" are no evidence; never the fused score."""
         cut = self.settings.cut
         share = found.matched_share if found.by_terms else None
         evidence: Json = {

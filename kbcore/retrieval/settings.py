@@ -22,6 +22,8 @@ class RetrievalSettings:
     alpha: float = 0.5
     k: int = 5
     idf: Literal["lucene", "okapi"] = "lucene"
+    k1: float = 1.5
+    b: float = 0.75
     cut: EvidenceCut = DEFAULT_CUT
     freshness_days: Mapping[str, float] | None = None
 
@@ -42,6 +44,8 @@ class RetrievalSettings:
             alpha=chosen.alpha,
             k=chosen.k,
             idf=chosen.idf,
+            k1=chosen.k1,
+            b=chosen.b,
             cut=cut or DEFAULT_CUT,
             freshness_days={s.name: s.freshness_days for s in config.sources if s.freshness_days is not None},
         )

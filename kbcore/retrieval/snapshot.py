@@ -57,12 +57,14 @@ class Snapshot:
         erased: ErasedIds,
         parts: Sequence[Part] = ("vector", "keyword"),
         idf: Literal["lucene", "okapi"] = "lucene",
+        k1: float = 1.5,
+        b: float = 0.75,
         opened: Snapshot | None = None,
     ) -> None:
         self.manifest = manifest
         self.erased = erased
         self.parts = tuple(parts)
-        self.idf = idf
+        self.weighting: dict[str, Any] = {"idf": idf, "k1": k1, "b": b}
         # Of the same release opened before, all that does not depend on what is erased is taken over.
         self.segments: list[Segment] = opened.segments if opened else repository.segments(manifest)
         self._dense: list[DensePart] = opened._dense if opened else []
@@ -103,7 +105,7 @@ class Snapshot:
 
     def without(self, repository: Repository, erased: ErasedIds) -> Snapshot:
         """The same release with another erasure list; files that were read are not read again."""
-        return Snapshot(repository, self.manifest, erased=erased, parts=self.parts, idf=self.idf, opened=self)
+        return Snapshot(repository, self.manifest, erased=erased, parts=self.parts, opened=self, **self.weighting)
 
     def ids(self, rows: NDArray[np.int64]) -> Sequence[str]:
         """Chunk ids of rows, in their order."""
@@ -237,7 +239,7 @@ class Snapshot:
         found = []
         for segment, live in zip(self.segments, self.live_chunks):
             found.append((segment.postings(), None if live.all() else live))
-        return StoredBM25(found, idf=self.idf)
+        return StoredBM25(found, **self.weighting)
 
 
 def _language(metadata: Mapping[str, Any], guess: str | None) -> str | None:

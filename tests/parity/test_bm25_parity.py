@@ -220,3 +220,14 @@ def test_postings_that_do_not_fit_each_other_are_refused(changed, reason):
     Postings(**good)
     with pytest.raises(ValueError, match=reason):
         Postings(**(good | changed))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_terms_of_a_row_are_those_that_its_chunk_holds(seed):
+    chunks = corpus(seed)
+    ours = stored(chunks)
+    for query in queries(seed):
+        for row in (0, 7, len(chunks) - 1):
+            assert ours.terms_in(query, row) == sorted(set(query) & set(chunks[row]))
+    with pytest.raises(UsageError):
+        ours.terms_in(["the"], len(chunks))
