@@ -187,7 +187,7 @@ class Retriever:
                 vector=vector,
             )
         except (RuntimeError, MemoryError) as error:
-            raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
+            raise KbUnavailableError(f"{self.release} could not be searched: {error}", transient=True) from error
 
     def context(
         self, query: str, max_tokens: int, k: int | None = None, *, note: str = UNTRUSTED, **options: Unpack[Options]

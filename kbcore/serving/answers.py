@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from kbcore.retrieval.explaining import Explanation
 from kbcore.types import Hit, Json, SearchResult
 
 NOTHING = {
@@ -33,3 +34,32 @@ def result_text(result: SearchResult) -> str:
     head = [WEAK] if result.outcome == "weak_evidence" else []
     blocks = [f"[Score: {hit.score:.3f}] {hit.text}\n{hit.citation}" for hit in result.hits]
     return "\n\n".join([UNTRUSTED, *head, *blocks])
+
+
+def explanation_json(found: Explanation) -> Json:
+    """An explanation without the texts of the hits, which a search gives."""
+    body = found.to_json()
+    result = body.pop("result")
+    kept = {key: result[key] for key in ("release", "outcome", "score_kind", "evidence")}
+    return {**kept, "citations": [hit.citation for hit in found.result.hits], **body}
+
+
+def explanation_text(found: Explanation) -> str:
+    """The same in lines."""
+    result = found.result
+    lines = [f"{result.release}, {result.mode}: {result.outcome}, ordered by {result.score_kind}"]
+    lines += [f"term {t['term']}: in {t['chunks']} chunks, weight {t['rarity']}" for t in found.terms]
+    lines += [
+        f"{entry.rank}. {entry.doc_id}#c{entry.ordinal}: fused {entry.fused:.3f}, "
+        f"{_matched('cosine', entry.cosine, entry.vector_rank)}, {_matched('bm25', entry.bm25, entry.keyword_rank)}"
+        for entry in found.candidates
+    ]
+    if found.document is not None:
+        lines.append(f"{found.document.doc_id}: {found.document.stage}: {found.document.said}")
+    return "\n".join(lines)
+
+
+def _matched(name: str, score: float | None, rank: int | None) -> str:
+    if score is None:
+        return f"no {name}"
+    return f"{name} {score:.3f} " + (f"(rank {rank})" if rank else "(not in its list)")
