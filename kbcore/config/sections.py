@@ -58,11 +58,17 @@ class ModelsSection(Section):
 
 
 class RetrievalSection(Section):
+    """``reranker`` (a name that FastEmbed knows) or ``reranker_path`` (a folder) orders the first ``rerank_depth`` chunks
+    anew."""
+
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"
     alpha: float = Field(0.5, ge=0, le=1)
     k: int = Field(5, ge=1, le=200)
     idf: Literal["lucene", "okapi"] = "lucene"
+    reranker: str | None = None
+    reranker_path: str | None = None
+    rerank_depth: int = Field(20, ge=1, le=200)
     weak_cosine: float | None = Field(None, ge=-1, le=1)
     weak_share: float | None = Field(None, ge=0, le=1.01)
 

@@ -35,15 +35,20 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
     """What decides which hits an evaluation sees, as scorecards name it; ``reach`` is how many chunks are looked at."""
     reach = max(default_depth(settings.k, "minmax"), CHUNKS_A_DOCUMENT * measures.cutoff(names))
     hybrid = settings.mode == "hybrid"
-    return {
+    window = settings.window(settings.k)
+    asked: Json = {
         "mode": settings.mode,
         "k": settings.k,
         "reach": reach,
         "fusion": settings.fusion if hybrid else None,
         "alpha": settings.alpha if hybrid and settings.fusion == "minmax" else None,
-        "depth": default_depth(settings.k, settings.fusion) if hybrid else None,
+        "depth": max(default_depth(settings.k, settings.fusion), window) if hybrid else None,
         "idf": settings.idf if settings.mode != "vector" else None,
     }
+    if settings.reranker is not None:
+        model = settings.reranker.fingerprint["model"]
+        asked["reranker"] = {"id": settings.reranker.reranker_id, "model": model, "depth": window}
+    return asked
 
 
 def evaluate(
@@ -67,7 +72,7 @@ def evaluate(
     errors of the search itself are passed on: no question is scored that was not asked.
     """
     names = measures.parse_measures(names)
-    asked = search_settings(settings, names)
+    asked, window = search_settings(settings, names), settings.window(settings.k)
     manifest = repository.manifest(release)
     inventory = Inventory(repository, release)
     labels = labels_of(repository, inventory, questions.questions)
@@ -76,7 +81,7 @@ def evaluate(
     for done, question in enumerate(questions.questions):
         if progress:
             progress("ask", done, len(questions.questions))
-        result = retriever.search(question.question, asked["reach"], depth=asked["depth"])
+        result = retriever.search(question.question, asked["reach"], depth=asked["depth"], rerank=window)
         answers.append(_answer(question, labels[question.id], result, settings.k))
     if progress:
         progress("ask", len(questions.questions), len(questions.questions))

@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     merge: bool
     neighbours: int
     fold: bool
+    rerank: int | None
 
 
 class Retriever:
@@ -115,6 +116,10 @@ class Retriever:
         ``merge``, ``neighbours`` and ``fold`` make passages of chunks (see ``kbcore.retrieval.passages``): then a hit is a
         passage, and there are ``k`` of them where enough chunks were found.
 
+        ``rerank`` is how many chunks the configured reranker orders anew (default: as configured), 0 for none; then
+        ``score_kind`` is ``rerank``, and what the chunks were found with stands in each hit's ``fused``. It looks at chunks
+        only; whether evidence is weak does not depend on it.
+
         With ``keys`` a question that is a key (see ``lookup``), or that holds codes which stand in the release, is
         answered from what goes by them alone; any other is searched for. Codes that stand nowhere are named in the evidence.
 
@@ -179,13 +184,16 @@ class Retriever:
     def matches(self, request: Request, snapshot: Snapshot, vector: Vectors | None = None) -> Matches:
         """What both matchers say of a request. KbUnavailableError where they could not be asked."""
         try:
-            return Matches.of(
+            found = Matches.of(
                 snapshot,
                 self.embedder if request.mode != "keyword" else None,
                 request,
                 allowed=snapshot.select(request.where).rows if request.where else None,
                 vector=vector,
             )
+            if request.rerank and self.settings.reranker is not None:
+                found.rerank(snapshot, self.settings.reranker, request.query, request.rerank)
+            return found
         except (RuntimeError, MemoryError) as error:
             raise KbUnavailableError(f"{self.release} could not be searched: {error}", transient=True) from error
 
@@ -300,6 +308,7 @@ class Retriever:
             metadata=chunk["metadata"],
             first_ordinal=first["ordinal"],
             last_ordinal=last["ordinal"],
+            fused=found.fused.get(row) if found.reranked else None,
             copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
 

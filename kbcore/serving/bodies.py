@@ -74,6 +74,7 @@ class CandidateBody(Body):
     keyword_part: float | None
     fused: float
     rank: int
+    rerank: float | None
 
 
 class DocumentPathBody(Body):
