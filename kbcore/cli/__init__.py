@@ -1,5 +1,5 @@
-"""The command line. Each verb lives with its kind: building, looking, searching, explaining, judging, moving, caring,
-agents (who are served)."""
+"""The command line. Each verb lives with its kind: building, looking, searching, explaining, diagnosing, judging, moving,
+caring, agents (who are served)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from kbcore import __version__
-from kbcore.cli import agents, building, caring, explaining, judging, looking, moving, searching
+from kbcore.cli import agents, building, caring, diagnosing, explaining, judging, looking, moving, searching
 from kbcore.cli.output import INTERRUPTED
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def _root(
 
 
 for part in (
-    building.app, looking.app, searching.app, explaining.app, judging.app, moving.app, caring.app, agents.app,
+    building.app, looking.app, searching.app, explaining.app, diagnosing.app, judging.app, moving.app, caring.app, agents.app,
 ):  # fmt: skip
     app.registered_commands += part.registered_commands
     app.registered_groups += part.registered_groups

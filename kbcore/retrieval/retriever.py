@@ -204,11 +204,14 @@ class Retriever:
         release's embedder, in keyword mode as words and marks. Chunks that overlap are joined, near-copies folded."""
         options = {"merge": True, "fold": True, **options}
         result = self.search(query, k, **options)
+        return result, self.pack(result, max_tokens, note=note)
+
+    def pack(self, result: SearchResult, max_tokens: int, *, note: str = UNTRUSTED) -> Context:
+        """The context of a result (see ``context``)."""
         if result.mode == "keyword":
-            return result, build_context(result.hits, max_tokens, note=note)
-        embedder = self.embedder
+            return build_context(result.hits, max_tokens, note=note)
         unit = f"tokens of {self.manifest.embedder['model']}"
-        return result, build_context(result.hits, max_tokens, count=embedder.count_tokens, unit=unit, note=note)
+        return build_context(result.hits, max_tokens, count=self.embedder.count_tokens, unit=unit, note=note)
 
     def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
         """What goes by exactly this name: a document id, URI, declared alias or title, or a code in the text.
