@@ -26,6 +26,25 @@ def hit_json(hit: Hit) -> Json:
     return {**asdict(hit), "citation": hit.citation}
 
 
+def hit_metadata(result: SearchResult, hit: Hit) -> Json:
+    """What frameworks keep beside the text of a hit: all of it but the text, plain values only, and the outcome.
+
+    ``page`` is the first one, ``version`` the sha256 of the source's bytes; ``score`` is of the kind ``score_kind`` and
+    orders the hits of one answer. What the document says of itself stands under ``document``, apart from what is known.
+    """
+    body = hit_json(hit)
+    del body["text"]
+    return {
+        **body,
+        "copies": list(hit.copies),
+        "page": hit.page_start,
+        "version": body.pop("document_version"),
+        "document": dict(body.pop("metadata")),
+        "score_kind": result.score_kind,
+        "outcome": result.outcome,
+    }
+
+
 def result_text(result: SearchResult) -> str:
     """``[Score: 0.700] <whole chunk>`` for each hit, joined by blank lines, each followed by its citation; a score only
     orders the hits of one answer. An outcome without an answer is named in capitals first."""

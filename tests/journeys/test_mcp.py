@@ -78,6 +78,8 @@ def over_http(*roots: Path, options: tuple[str, ...] = (), **env: str) -> Iterat
         process.stdout.close()
         process.stderr.close()
         assert "Traceback" not in rest[1], rest[1]
+        assert rest[0] == ""
+        assert process.returncode == 0  # SIGTERM ends a server in order
 
 
 def run(work: Callable[[], Awaitable[Any]]) -> Any:
