@@ -19,6 +19,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY = 1_000_000
 BODY_SECONDS = 10.0
+REQUESTS = 64
 
 
 class Guard:
@@ -27,7 +28,8 @@ class Guard:
     A request must name one of ``hosts`` in its Host header (421), so that a page whose name was pointed at this machine
     reaches nothing; where a browser says where it comes from, that must be this server itself (403). Where tokens are
     set, each request carries one in its Authorization header (401); the role stands in ``scope["state"]["role"]``.
-    Bodies end at a million bytes (413) and after ten seconds (408). What is refused is said as JSON.
+    Bodies end at a million bytes (413) and after ten seconds (408); beyond 64 requests at once callers are asked to come
+    again (503). What is refused is said as JSON.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class Guard:
         tokens: Tokens,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
+        requests: int = REQUESTS,
     ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._tokens = tokens
         self._max_body = max_body
         self._body_seconds = body_seconds
+        self._free = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -68,7 +72,14 @@ class Guard:
         if body is None:
             await _refuse(send, 413, f"a body has at most {self._max_body:,} bytes", "send a smaller one")
             return
-        await self._app(scope, _replayed(body, receive), send)
+        if not self._free:
+            await _refuse(send, 503, "too many requests at once", "ask again in a second")
+            return
+        self._free -= 1
+        try:
+            await self._app(scope, _replayed(body, receive), send)
+        finally:
+            self._free += 1
 
     def _refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str, str] | None:
         host = headers.get("host", [])
@@ -156,5 +167,7 @@ async def _refuse(send: Send, status: int, message: str, remedy: str) -> None:
     ]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -136,3 +136,37 @@ def test_a_server_that_listens_everywhere_has_no_name_of_its_own() -> None:
     assert "0.0.0.0" not in names_of("0.0.0.0", ["kb.example.org"])
     assert "kb.example.org" in names_of("0.0.0.0", ["kb.example.org"])
     assert names_of("10.0.0.5") == ["10.0.0.5"]
+
+
+def test_beyond_so_many_requests_at_once_callers_are_asked_to_come_again() -> None:
+    statuses: list[int] = []
+    free = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await free.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            statuses.append(message["status"])
+            if message["status"] == 503:
+                assert (b"retry-after", b"1") in message["headers"]
+
+    async def work() -> None:
+        guard = Guard(slow, hosts=["localhost"], tokens=Tokens(), requests=2)
+        asked = [
+            asyncio.create_task(guard({"type": "http", "headers": [(b"host", b"localhost")]}, receive, send))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0.05)
+        assert statuses == [503]
+        free.set()
+        await asyncio.gather(*asked)
+        await guard({"type": "http", "headers": [(b"host", b"localhost")]}, receive, send)
+
+    asyncio.run(work())
+    assert statuses == [503, 200, 200, 200]
