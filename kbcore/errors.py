@@ -13,6 +13,7 @@
     ├── StorageUnsupportedError     the storage cannot keep the promises a release rests on
     ├── EmbedderError
     │   ├── EmbedderUnavailableError    the embedder a release names is not on this machine
+    │   ├── RerankerUnavailableError    the reranker that is configured is not on this machine
     │   ├── EmbedderMismatchError       another embedder than the one the release was built with
     │   └── EmbeddingFailedError        vectors that are missing, of another length, zero or not finite
     ├── WorkerLostError             a worker of the build ended before its work was done
@@ -108,6 +109,10 @@ class EmbedderError(KbError):
 
 
 class EmbedderUnavailableError(EmbedderError):
+    pass
+
+
+class RerankerUnavailableError(EmbedderError):
     pass
 
 

@@ -133,7 +133,8 @@ class Hit:
 
     ``cosine`` is in [-1, 1] (None in keyword mode), ``bm25`` the keyword score (None in vector mode); the ranks are
     1-based places in each matcher's own list, None where the chunk was not in that list. ``score`` is what the order rests on;
-    ``SearchResult.score_kind`` says which kind it is. ``document_version`` is the sha256 of the source bytes.
+    ``SearchResult.score_kind`` says which kind it is. Where a
+    reranker ordered anew, ``fused`` is the score it found the chunk with. ``document_version`` is the sha256 of the source bytes.
     """
 
     chunk_id: str
@@ -166,6 +167,7 @@ class Hit:
     first_ordinal: int
     last_ordinal: int
     copies: tuple[str, ...] = ()
+    fused: float | None = None
     untrusted: bool = True
 
     @property
@@ -179,7 +181,7 @@ class Hit:
 class SearchResult:
     """The answer to one question on one release.
 
-    ``score_kind`` is ``cosine``, ``bm25``, ``rrf`` or ``minmax``; the last two order and mean nothing else.
+    ``score_kind`` is ``cosine``, ``bm25``, ``rrf``, ``minmax`` or ``rerank``; the last three order and mean nothing else.
     ``evidence`` holds the figures that led to the outcome.
     """
 

@@ -16,10 +16,12 @@ from typer.exceptions import TyperException
 
 from kbcore import __version__
 from kbcore.cli import (
+    agents,
     bisecting,
     building,
     caring,
     comparing,
+    diagnosing,
     evalsets,
     explaining,
     judging,
@@ -59,12 +61,14 @@ KINDS = (
     looking,
     searching,
     explaining,
+    diagnosing,
     judging,
     comparing,
     bisecting,
     evalsets,
     moving,
     caring,
+    agents,
 )
 for kind in KINDS:
     app.registered_commands += kind.app.registered_commands

@@ -126,12 +126,15 @@ def _print_explanation(found: Explanation) -> None:
         say(f"filter: {request['where']}: {evidence.get('filter', {}).get('rows', 0)} chunks pass")
     if found.candidates:
         say(f"each matcher names {request['lists']} chunks:")
+        reranked = any(entry.rerank is not None for entry in found.candidates)
         table(
-            ["", "document", "chunk", "cosine", "rank", "bm25", "rank", "vector", "keyword", "fused"],
+            ["", "document", "chunk", "cosine", "rank", "bm25", "rank", "vector", "keyword", "fused"]
+            + ["rerank"] * reranked,
             [
                 [
                     entry.rank, entry.doc_id, entry.ordinal, _three(entry.cosine), entry.vector_rank, _three(entry.bm25),
                     entry.keyword_rank, _three(entry.vector_part), _three(entry.keyword_part), _three(entry.fused),
+                    *([_three(entry.rerank)] * reranked),
                 ]
                 for entry in found.candidates
             ],

@@ -155,6 +155,8 @@ def _figures(hit: Hit) -> str:
         parts.append(f"cosine {hit.cosine:.3f}" + (f" (rank {hit.vector_rank})" if hit.vector_rank else ""))
     if hit.bm25 is not None:
         parts.append(f"bm25 {hit.bm25:.2f}" + (f" (rank {hit.keyword_rank})" if hit.keyword_rank else ""))
+    if hit.fused is not None:
+        parts.append(f"fused {hit.fused:.3f}")
     return "  " + ", ".join(parts)
 
 

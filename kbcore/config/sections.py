@@ -58,7 +58,9 @@ class ModelsSection(Section):
 
 
 class RetrievalSection(Section):
-    """``k1``, ``b`` and ``idf`` are BM25's: how soon repeats of a word stop counting, and how much a chunk's length does."""
+    """``k1``, ``b`` and ``idf`` are BM25's: how soon repeats of a word stop counting, and how much a chunk's length does.
+    ``reranker`` (a name that FastEmbed knows) or ``reranker_path`` (a folder) orders the first ``rerank_depth`` chunks
+    anew."""
 
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"
@@ -67,6 +69,9 @@ class RetrievalSection(Section):
     idf: Literal["lucene", "okapi"] = "lucene"
     k1: float = Field(1.5, ge=0, le=100)
     b: float = Field(0.75, ge=0, le=1)
+    reranker: str | None = None
+    reranker_path: str | None = None
+    rerank_depth: int = Field(20, ge=1, le=200)
     weak_cosine: float | None = Field(None, ge=-1, le=1)
     weak_share: float | None = Field(None, ge=0, le=1.01)
 

@@ -20,6 +20,7 @@ from kbcore.errors import EmbedderUnavailableError, EmbeddingFailedError
 from kbcore.types import Json
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+MODEL_FILES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
 BUNDLED = "all-MiniLM-L6-v2"
 
 
@@ -58,9 +59,7 @@ def folder_files(folder: Path, model: str | None = None) -> ModelFiles:
         raise EmbedderUnavailableError(
             f"there is no model folder {folder}", remedy="see [embedder] path in the configuration"
         )
-    model_file = next(
-        (name for name in ("model.onnx", "onnx/model.onnx", "model_optimized.onnx") if (folder / name).is_file()), None
-    )
+    model_file = next((name for name in MODEL_FILES if (folder / name).is_file()), None)
     missing = [name for name in ("tokenizer.json", "tokenizer_config.json") if not (folder / name).is_file()]
     if model_file is None or missing:
         what = ", ".join(([] if model_file else ["model.onnx"]) + missing)
@@ -90,7 +89,7 @@ class OnnxEmbedder:
         self.threads = threads
         self.dimension = files.dimension
         self.max_tokens = files.max_tokens
-        digests = {name: _file_sha256(path) for name, path in sorted(files.files.items())}
+        digests = {name: file_sha256(path) for name, path in sorted(files.files.items())}
         self.fingerprint: Json = {
             "provider": "fastembed",
             "model": files.model,
@@ -199,7 +198,7 @@ def token_limit(folder: Path) -> int:
     return min(usable)
 
 
-def _file_sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -35,15 +35,20 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
     """What decides which hits an evaluation sees, as scorecards name it; ``reach`` is how many chunks are looked at."""
     reach = max(default_depth(settings.k, "minmax"), CHUNKS_A_DOCUMENT * measures.cutoff(names))
     hybrid = settings.mode == "hybrid"
-    return {
+    window = settings.window(settings.k)
+    asked: Json = {
         "mode": settings.mode,
         "k": settings.k,
         "reach": reach,
         "fusion": settings.fusion if hybrid else None,
         "alpha": settings.alpha if hybrid and settings.fusion == "minmax" else None,
-        "depth": default_depth(settings.k, settings.fusion) if hybrid else None,
+        "depth": max(default_depth(settings.k, settings.fusion), window) if hybrid else None,
         "bm25": None if settings.mode == "vector" else {"idf": settings.idf, "k1": settings.k1, "b": settings.b},
     }
+    if settings.reranker is not None:
+        model = settings.reranker.fingerprint["model"]
+        asked["reranker"] = {"id": settings.reranker.reranker_id, "model": model, "depth": window}
+    return asked
 
 
 def evaluate(
@@ -212,7 +217,8 @@ def erased_digest(repository: Repository) -> str:
 def ask(retriever: Retriever, question: Question, labels: Sequence[Label], asked: Json, k: int) -> Answer:
     """What the retriever's release answers, not measured yet. ``asked`` are the settings of ``search_settings``; the first
     ``k`` hits are those that are served."""
-    result = retriever.search(question.question, asked["reach"], depth=asked["depth"])
+    window = asked["reranker"]["depth"] if "reranker" in asked else None
+    result = retriever.search(question.question, asked["reach"], depth=asked["depth"], rerank=window)
     evidence: Mapping[str, Any] = result.evidence
     return Answer(
         id=question.id,

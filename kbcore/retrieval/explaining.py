@@ -28,7 +28,8 @@ GENERATIONS = 500
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One chunk that a matcher named, with its part in the fused score. ``vector_part`` and ``keyword_part`` add up to
-    ``fused``: min-max, alpha times and (1 - alpha) times the normalised score; reciprocal ranks, 1 / (60 + rank)."""
+    ``fused``: min-max, alpha times and (1 - alpha) times the normalised score; reciprocal ranks, 1 / (60 + rank).
+    ``rerank`` is the reranker's score of those that it ordered anew; they come first."""
 
     chunk_id: str
     doc_id: str
@@ -42,6 +43,7 @@ class Candidate:
     keyword_part: float | None
     fused: float
     rank: int
+    rerank: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,10 @@ def _candidates(snapshot: Snapshot, found: Matches, request: Request) -> Iterato
     rows = list(dict.fromkeys([*(row for row, _ in found.order), *near, *held]))
     ids = dict(zip(rows, snapshot.ids(np.array(rows, dtype=np.int64)))) if rows else {}
     fused = {row: (vector_parts.get(row) or 0.0) + (keyword_parts.get(row) or 0.0) for row in rows}
-    fused |= dict(found.order)
-    ordered = sorted(rows, key=lambda row: (-fused[row], ids[row]))
+    fused |= found.fused
+    # Nobody read those that were not reranked: they follow.
+    said = found.reranked
+    ordered = sorted(rows, key=lambda row: (row not in said, -said.get(row, 0.0), -fused[row], ids[row]))
     for rank, row in enumerate(ordered, start=1):
         chunk = snapshot.chunk(row)
         yield Candidate(
@@ -137,18 +141,19 @@ def _candidates(snapshot: Snapshot, found: Matches, request: Request) -> Iterato
             keyword_part=keyword_parts.get(row),
             fused=fused[row],
             rank=rank,
+            rerank=said.get(row),
         )
 
 
 def _parts(found: Matches, request: Request) -> tuple[Mapping[int, float], Mapping[int, float]]:
     """What each matcher adds to the fused score of a row; nothing where there was nothing to fuse."""
-    if found.score_kind == "minmax":
+    if found.fused_kind == "minmax":
         vector, keyword = normalised(found.near), normalised(found.held)
         return (
             {row: request.alpha * value for row, value in vector.items()},
             {row: (1.0 - request.alpha) * value for row, value in keyword.items()},
         )
-    if found.score_kind == "rrf":
+    if found.fused_kind == "rrf":
         return (
             {row: 1.0 / (RRF_K + rank) for row, rank in found.vector_ranks.items()},
             {row: 1.0 / (RRF_K + rank) for row, rank in found.keyword_ranks.items()},

@@ -130,6 +130,8 @@ class LiveRetriever:
         retriever = self._open_release(state)
         if "vector" in retriever.snapshot.parts:
             _ = retriever.embedder  # loaded and checked before the first question waits for it
+        if retriever.settings.reranker is not None:
+            retriever.settings.reranker.load()
         self._warm.setdefault(_key(state), retriever)
         return retriever
 

@@ -9,6 +9,7 @@ import numpy as np
 from kbcore import fusion as fusing
 from kbcore.arrays import Mask, Vectors
 from kbcore.embedding.embedder import Embedder
+from kbcore.embedding.reranking import Reranker
 from kbcore.retrieval.request import Request
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.tokenization import query_terms
@@ -17,7 +18,8 @@ from kbcore.tokenization import query_terms
 @dataclass
 class Matches:
     """What the matchers said of one question, by global row: ``near`` and ``held`` are the lists of the two, best first,
-    ``order`` the fused one."""
+    ``order`` the fused one. Where a reranker ordered anew, ``order`` and ``score_kind`` are its own, ``reranked`` its scores,
+    and ``fused`` and ``fused_kind`` those it found."""
 
     order: list[tuple[int, float]]
     score_kind: str
@@ -39,6 +41,9 @@ class Matches:
     query_vector: Vectors | None = None
     near: list[tuple[int, float]] = field(default_factory=list)
     held: list[tuple[int, float]] = field(default_factory=list)
+    fused: dict[int, float] = field(default_factory=dict)
+    fused_kind: str = "none"
+    reranked: dict[int, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -66,6 +71,7 @@ class Matches:
             # One side alone passes through with its own scores, and the kind of score says so.
             found.order = (found.near or found.held)[: request.reach]
             found.score_kind = "cosine" if found.near else "bm25" if found.held else "none"
+        found.fused, found.fused_kind = dict(found.order), found.score_kind
         found._complete(snapshot, request.query)
         return found
 
@@ -116,6 +122,19 @@ class Matches:
             scores = fusing.rrf([[name for name, _ in near], [name for name, _ in held]])
         self.order = [(back[name], score) for name, score in fusing.ranked(scores)[: request.reach]]
         self.score_kind = request.fusion
+
+    def rerank(self, snapshot: Snapshot, reranker: Reranker, query: str, most: int) -> None:
+        """Order the first ``most`` chunks by how well each answers, ties by id. Those that follow keep their places below
+        them and count as the last of them: nobody read them."""
+        first, rest = [row for row, _ in self.order[:most]], [row for row, _ in self.order[most:]]
+        if not first:
+            return
+        scores = reranker.score(query, [str(snapshot.chunk(row)["text"]) for row in first])
+        self.reranked = dict(zip(first, scores, strict=True))
+        names = dict(zip(first, snapshot.ids(np.array(first, dtype=np.int64))))
+        ordered = sorted(self.reranked.items(), key=lambda entry: (-entry[1], names[entry[0]]))
+        self.order = ordered + [(row, ordered[-1][1]) for row in rest]
+        self.score_kind = "rerank"
 
     def _complete(self, snapshot: Snapshot, query: str) -> None:
         """Both raw scores of every hit, also where it came from one list only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kbcore.errors import UsageError
@@ -20,7 +20,8 @@ MIN_DEPTH = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """See ``Retriever.search`` for what each part does; ``depth`` is None where the default for ``k`` is meant."""
+    """See ``Retriever.search`` for what each part does; ``depth`` is None where the default for ``k`` is meant;
+    ``rerank`` is how many chunks of the fused order a reranker orders anew, 0 for none."""
 
     query: str
     k: int
@@ -33,6 +34,7 @@ class Request:
     merge: bool = False
     neighbours: int = 0
     fold: bool = False
+    rerank: int = 0
 
     @classmethod
     def of(
@@ -50,11 +52,13 @@ class Request:
         merge: bool = False,
         neighbours: int = 0,
         fold: bool = False,
+        rerank: int | None = None,
     ) -> Request:
         """What is not given comes from ``settings``. UsageError says which part is impossible."""
+        most = settings.k if k is None else k
         request = cls(
             query=query,
-            k=settings.k if k is None else k,
+            k=most,
             mode=mode or settings.mode,
             fusion=fusion or settings.fusion,
             alpha=settings.alpha if alpha is None else alpha,
@@ -64,8 +68,13 @@ class Request:
             merge=merge,
             neighbours=neighbours,
             fold=fold,
+            rerank=0 if rerank is None else rerank,
         )
         request._check()
+        if rerank is None:
+            request = replace(request, rerank=settings.window(most))
+        elif rerank and settings.reranker is None:
+            raise UsageError("no reranker is configured", remedy="name one in [retrieval] reranker or reranker_path")
         return request
 
     @property
@@ -74,12 +83,13 @@ class Request:
         if self.depth is not None:
             return self.depth
         # Joining chunks takes places away: then a search by one matcher looks further too.
-        return default_depth(self.k, self.fusion) if self.mode == "hybrid" or self.joins else self.k
+        plain = default_depth(self.k, self.fusion) if self.mode == "hybrid" or self.joins else self.k
+        return max(plain, self.rerank)
 
     @property
     def reach(self) -> int:
         """How many chunks of the fused order are looked at for the hits."""
-        return max(self.k, self.lists) if self.joins else self.k
+        return max(self.k, self.rerank, self.lists if self.joins else 0)
 
     @property
     def joins(self) -> bool:
@@ -102,6 +112,8 @@ class Request:
             raise UsageError(f"depth is a number of chunks from 1 on, not {self.depth!r}")
         if not _whole(self.neighbours, 0) or self.neighbours > MAX_NEIGHBOURS:
             raise UsageError(f"neighbours are a number of chunks from 0 to {MAX_NEIGHBOURS}, not {self.neighbours!r}")
+        if not _whole(self.rerank, 0):
+            raise UsageError(f"rerank is a number of chunks from 0 on, not {self.rerank!r}")
         if self.mode not in MODES:
             raise UsageError(f"there is no mode {self.mode!r}", remedy="modes are vector, keyword and hybrid")
         if self.fusion not in ("minmax", "rrf"):

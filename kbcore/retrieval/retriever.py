@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
     merge: bool
     neighbours: int
     fold: bool
+    rerank: int | None
 
 
 class Retriever:
@@ -116,6 +117,10 @@ class Retriever:
         ``merge``, ``neighbours`` and ``fold`` make passages of chunks (see ``kbcore.retrieval.passages``): then a hit is a
         passage, and there are ``k`` of them where enough chunks were found.
 
+        ``rerank`` is how many chunks the configured reranker orders anew (default: as configured), 0 for none; then
+        ``score_kind`` is ``rerank``, and what the chunks were found with stands in each hit's ``fused``. It looks at chunks
+        only; whether evidence is weak does not depend on it.
+
         With ``keys`` a question that is a key (see ``lookup``), or that holds codes which stand in the release, is
         answered from what goes by them alone; any other is searched for. Codes that stand nowhere are named in the evidence.
 
@@ -180,15 +185,18 @@ class Retriever:
     def matches(self, request: Request, snapshot: Snapshot, vector: Vectors | None = None) -> Matches:
         """What both matchers say of a request. KbUnavailableError where they could not be asked."""
         try:
-            return Matches.of(
+            found = Matches.of(
                 snapshot,
                 self.embedder if request.mode != "keyword" else None,
                 request,
                 allowed=snapshot.select(request.where).rows if request.where else None,
                 vector=vector,
             )
+            if request.rerank and self.settings.reranker is not None:
+                found.rerank(snapshot, self.settings.reranker, request.query, request.rerank)
+            return found
         except (RuntimeError, MemoryError) as error:
-            raise KbUnavailableError(f"{self.release} could not be searched: {error}") from error
+            raise KbUnavailableError(f"{self.release} could not be searched: {error}", transient=True) from error
 
     def context(
         self, query: str, max_tokens: int, k: int | None = None, *, note: str = UNTRUSTED, **options: Unpack[Options]
@@ -197,11 +205,14 @@ class Retriever:
         release's embedder, in keyword mode as words and marks. Chunks that overlap are joined, near-copies folded."""
         options = {"merge": True, "fold": True, **options}
         result = self.search(query, k, **options)
+        return result, self.pack(result, max_tokens, note=note)
+
+    def pack(self, result: SearchResult, max_tokens: int, *, note: str = UNTRUSTED) -> Context:
+        """The context of a result (see ``context``)."""
         if result.mode == "keyword":
-            return result, build_context(result.hits, max_tokens, note=note)
-        embedder = self.embedder
+            return build_context(result.hits, max_tokens, note=note)
         unit = f"tokens of {self.manifest.embedder['model']}"
-        return result, build_context(result.hits, max_tokens, count=embedder.count_tokens, unit=unit, note=note)
+        return build_context(result.hits, max_tokens, count=self.embedder.count_tokens, unit=unit, note=note)
 
     def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
         """What goes by exactly this name: a document id, URI, declared alias or title, or a code in the text.
@@ -301,6 +312,7 @@ class Retriever:
             metadata=chunk["metadata"],
             first_ordinal=first["ordinal"],
             last_ordinal=last["ordinal"],
+            fused=found.fused.get(row) if found.reranked else None,
             copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kbcore.config import Config
+from kbcore.embedding.reranking import Reranker, RerankerSpec, make_reranker
 from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.types import Fusion, Mode
 
@@ -15,7 +16,8 @@ DEFAULT_CUT = EvidenceCut()
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSettings:
-    """Defaults of a retriever. ``freshness_days`` is by source; ``cut`` belongs to the evidence rule."""
+    """Defaults of a retriever. ``freshness_days`` is by source; ``cut`` belongs to the evidence rule.
+    Where there is a ``reranker``, it orders the first ``rerank_depth`` chunks anew, the first k where k is more."""
 
     mode: Mode = "hybrid"
     fusion: Fusion = "minmax"
@@ -26,6 +28,8 @@ class RetrievalSettings:
     b: float = 0.75
     cut: EvidenceCut = DEFAULT_CUT
     freshness_days: Mapping[str, float] | None = None
+    reranker: Reranker | None = None
+    rerank_depth: int = 20
 
     @classmethod
     def of(cls, config: Config, cut: EvidenceCut | None = None) -> RetrievalSettings:
@@ -38,7 +42,10 @@ class RetrievalSettings:
                 known.share if chosen.weak_share is None else chosen.weak_share,
                 "configured",
             )
+        named = chosen.reranker or chosen.reranker_path
         return cls(
+            reranker=make_reranker(RerankerSpec(chosen.reranker or "", chosen.reranker_path)) if named else None,
+            rerank_depth=chosen.rerank_depth,
             mode=chosen.mode,
             fusion=chosen.fusion,
             alpha=chosen.alpha,
@@ -49,3 +56,7 @@ class RetrievalSettings:
             cut=cut or DEFAULT_CUT,
             freshness_days={s.name: s.freshness_days for s in config.sources if s.freshness_days is not None},
         )
+
+    def window(self, k: int) -> int:
+        """How many chunks a search for ``k`` reranks; 0 where nothing does."""
+        return max(k, self.rerank_depth) if self.reranker is not None else 0

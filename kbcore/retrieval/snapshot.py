@@ -147,7 +147,7 @@ class Snapshot:
 
     def chunk(self, row: int) -> Json:
         """Everything stored of one chunk and its document, by global row."""
-        number, local = self._place(row)
+        number, local = self.place(row)
         with self._lock:
             if number not in self._columns:
                 segment = self.segments[number]
@@ -163,12 +163,12 @@ class Snapshot:
 
     def same_document(self, a: int, b: int) -> bool:
         """Whether two global rows are chunks of one document."""
-        (left, row), (right, other) = self._place(a), self._place(b)
+        (left, row), (right, other) = self.place(a), self.place(b)
         return left == right and self._document_rows(left)[row] == self._document_rows(right)[other]
 
     def neighbourhood(self, row: int, reach: int) -> tuple[int, int]:
         """The global rows of the first and the last of ``reach`` chunks before and after ``row`` in its document."""
-        number, local = self._place(row)
+        number, local = self.place(row)
         documents = self._document_rows(number)
         mine = documents[local]
         first = last = local
@@ -187,13 +187,13 @@ class Snapshot:
         for part in parts[1:]:
             if part["start"] > end:
                 # Blanks between two chunks belong to neither.
-                return self._document_text(first)[parts[0]["start"] : parts[-1]["end"]]
+                return self.document_text(first)[parts[0]["start"] : parts[-1]["end"]]
             if part["end"] > end:
                 found += str(part["text"])[end - part["start"] :]
                 end = part["end"]
         return found
 
-    def _place(self, row: int) -> tuple[int, int]:
+    def place(self, row: int) -> tuple[int, int]:
         """Segment number and chunk row of a global row."""
         number = int(np.searchsorted(self.offsets, row, side="right")) - 1
         return number, int(row - self.offsets[number])
@@ -205,8 +205,9 @@ class Snapshot:
                 self._owners[number] = table.column("document_row").to_numpy()
             return self._owners[number]
 
-    def _document_text(self, row: int) -> str:
-        number, local = self._place(row)
+    def document_text(self, row: int) -> str:
+        """The whole text of the document that a global row is a chunk of."""
+        number, local = self.place(row)
         with self._lock:
             if number not in self._texts:
                 self._texts[number] = self.segments[number].documents(["text"]).column("text").combine_chunks()

@@ -11,6 +11,8 @@ from kbcore.errors import ConfigError, KbError, UsageError
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.live import LiveRetriever
 from kbcore.retrieval.retriever import Retriever
+from kbcore.store.inventory import Inventory
+from kbcore.store.repository import ErasedIds
 
 
 class Base:
@@ -20,6 +22,8 @@ class Base:
         self.base = base
         self._lock = threading.Lock()
         self._live: LiveRetriever | None = None
+        self._read = threading.Lock()
+        self._inventory: tuple[str, ErasedIds, Inventory] | None = None
 
     @property
     def name(self) -> str:
@@ -38,6 +42,16 @@ class Base:
         if release == "current" or self.base.repository.resolve(release) == now.release:
             return now
         return self.base.retriever(release)
+
+    def document(self, doc_id: str, release: str = "current") -> tuple[str, str | None]:
+        """The release that ``release`` names, and the text of a document in it: None where it holds none of this id, or
+        the document was erased. The last release that was read stays open."""
+        repository = self.base.repository
+        name, erased = repository.resolve(release), repository.erased()
+        with self._read:
+            if self._inventory is None or self._inventory[:2] != (name, erased):
+                self._inventory = name, erased, Inventory(repository, name)
+            return name, self._inventory[2].text(doc_id)
 
 
 class Bases(Mapping[str, Base]):

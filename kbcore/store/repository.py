@@ -173,7 +173,9 @@ class Repository:
         else:
             short = name.removeprefix("r")
             matches = [n for n in names if name and n.startswith(name)] or (
-                [n for n in names if layout.release_number(n) == int(short)] if short.isdecimal() else []
+                [n for n in names if layout.release_number(n) == int(short)]
+                if short.isdecimal() and len(short) < 10
+                else []
             )
             if len(matches) != 1:
                 said = f"{len(matches)} releases begin with {name!r}" if matches else f"there is no release {name!r}"

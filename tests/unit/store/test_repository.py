@@ -158,6 +158,7 @@ def test_names_of_releases(base: KnowledgeBase, repository: Repository) -> None:
         ("r00000", "2 releases begin with"),
         ("r", "2 releases begin with"),
         ("9", "there is no release"),
+        ("9" * 5_000, "there is no release"),  # more digits than Python makes a number of
         ("", "there is no release"),
         ("r000009", "there is no release"),
         ("../r000001", "there is no release"),
