@@ -122,6 +122,10 @@ def _print_explanation(found: Explanation) -> None:
             f"evidence: best cosine {cosine} (weak below {cut['cosine']:.3f}), matched share "
             f"{evidence['matched_share']:.2f} (weak below {cut['share']:.2f}); cut: {cut['origin']}"
         )
+        bounds = {"cosine": cut["no_match_cosine"], "matched share": cut["no_match_share"]}
+        said = [f"{name} {bound:.3f}" for name, bound in bounds.items() if bound is not None]
+        if said:
+            say(f"nothing is shown below {' and '.join(said)}")
     if found.terms:
         table(["term", "chunks", "tells"], [[t["term"], t["chunks"], f"{t['rarity']:.2f}"] for t in found.terms])
     if request["where"]:

@@ -215,7 +215,9 @@ def _searched(settings: dict[str, Any]) -> str:
 
 
 def _cut(cut: dict[str, Any]) -> str:
-    return f"cosine {cut['cosine']:.3f}, matched share {cut['share']:.2f} ({cut['origin']})"
+    nothing = cut.get("no_match_cosine")
+    below = "" if nothing is None else f", nothing shown below cosine {nothing:.3f}"
+    return f"cosine {cut['cosine']:.3f}, matched share {cut['share']:.2f}{below} ({cut['origin']})"
 
 
 def _figure(value: float | None) -> str | None:

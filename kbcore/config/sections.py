@@ -58,6 +58,10 @@ class ModelsSection(Section):
 
 
 class RetrievalSection(Section):
+    """How searches go where they do not say otherwise. Evidence below ``weak_cosine`` and ``weak_share`` is weak, and
+    below ``no_match_cosine`` and ``no_match_share`` too nothing is shown; None: as an evaluation calibrated it, else by
+    default."""
+
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"
     alpha: float = Field(0.5, ge=0, le=1)
@@ -65,6 +69,8 @@ class RetrievalSection(Section):
     idf: Literal["lucene", "okapi"] = "lucene"
     weak_cosine: float | None = Field(None, ge=-1, le=1)
     weak_share: float | None = Field(None, ge=0, le=1.01)
+    no_match_cosine: float | None = Field(None, ge=-1, le=1)
+    no_match_share: float | None = Field(None, ge=0, le=1.01)
 
 
 class ScheduleSection(Section):

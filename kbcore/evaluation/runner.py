@@ -71,13 +71,15 @@ def evaluate(
     manifest = repository.manifest(release)
     inventory = Inventory(repository, release)
     labels = labels_of(repository, inventory, questions.questions)
-    retriever = Retriever(repository, manifest, catalog, settings=settings, embedder=embedder)
+    # The ranking is measured whatever the evidence, and who is turned away apart from it.
+    shown = replace(settings, cut=replace(settings.cut, no_match_cosine=None, no_match_share=None))
+    retriever = Retriever(repository, manifest, catalog, settings=shown, embedder=embedder)
     answers: list[Answer] = []
     for done, question in enumerate(questions.questions):
         if progress:
             progress("ask", done, len(questions.questions))
         result = retriever.search(question.question, asked["reach"], depth=asked["depth"])
-        answers.append(_answer(question, labels[question.id], result, settings.k))
+        answers.append(_answer(question, labels[question.id], result, settings))
     if progress:
         progress("ask", len(questions.questions), len(questions.questions))
     answers = scored(names, answers)
@@ -208,22 +210,25 @@ def erased_digest(repository: Repository) -> str:
     return sha256(canonical([[doc_id, contents] for doc_id, contents in listed]))[:16]
 
 
-def _answer(question: Question, labels: Sequence[Label], result: SearchResult, k: int) -> Answer:
+def _answer(question: Question, labels: Sequence[Label], result: SearchResult, settings: RetrievalSettings) -> Answer:
     evidence: Mapping[str, Any] = result.evidence
+    best_cosine = evidence.get("best_cosine")
+    matched_share = evidence.get("matched_share") if evidence.get("query_terms") else None
+    nothing = settings.cut.is_nothing(best_cosine, matched_share)
     return Answer(
         id=question.id,
         question=question.question,
         tags=question.tags,
         no_answer=question.no_answer,
         labels=tuple(labels),
-        served=min(k, len(result.hits)),
+        served=0 if nothing else min(settings.k, len(result.hits)),
         hits=tuple(
             Ranked(hit.doc_id, hit.start, hit.end, text_sha256(hit.text), hit.score, hit.cosine, hit.bm25)
             for hit in result.hits
         ),
-        best_cosine=evidence.get("best_cosine"),
-        matched_share=evidence.get("matched_share") if evidence.get("query_terms") else None,
-        outcome=result.outcome,
+        best_cosine=best_cosine,
+        matched_share=matched_share,
+        outcome="no_match" if nothing else result.outcome,
         measures=None,
     )
 

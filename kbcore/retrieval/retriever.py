@@ -165,6 +165,9 @@ class Retriever:
         )
         hits = tuple(self._hit(snapshot, found, part) for part in parts)
         outcome, evidence = self.judge(found, hits)
+        kind = found.score_kind
+        if outcome == "no_match":
+            hits, kind = (), "none"
         if unknown := self.keys(snapshot).unknown_codes(request.query) if request.keys else []:
             evidence["unknown_codes"] = unknown
         if selection is not None:
@@ -305,7 +308,8 @@ class Retriever:
 
     def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
         """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
-        more, so that "how" and "to" are no evidence; never the fused score."""
+        more, so that "how" and "to" are no evidence; never the fused score. Where hits are there and the outcome is
+        ``no_match``, they are not shown, and ``not_shown`` counts them."""
         cut = self.settings.cut
         share = found.matched_share if found.by_terms else None
         evidence: Json = {
@@ -322,4 +326,6 @@ class Retriever:
         }
         if not hits:
             return "no_match", evidence
+        if cut.is_nothing(found.best_cosine, share):
+            return "no_match", {**evidence, "not_shown": len(hits)}
         return ("weak_evidence" if cut.is_weak(found.best_cosine, share) else "hits"), evidence
