@@ -1,4 +1,4 @@
-"""Verbs around an answer: explain, context, cite."""
+"""Verbs around an answer: explain, context, cite, lineage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ WRONG_CITATION = 5
 @guarded
 def explain(
     query: Annotated[str, typer.Argument(help="The question.")],
-    document: Annotated[str | None, typer.Option("--doc", "-d", help="Follow this document (id or URI).")] = None,
+    document: Annotated[
+        str | None, typer.Option("--doc", "-d", help="Follow this document (id or URI; #c3 after it: one chunk).")
+    ] = None,
     k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
     mode: Annotated[SearchMode | None, typer.Option(help="vector, keyword or hybrid.")] = None,
     fusion: Annotated[FusionName | None, typer.Option(help="How hybrid joins the two lists.")] = None,
@@ -107,6 +109,51 @@ def cite(
         say("no citation was found; one reads [r000012 handbook:vpn.md#c3]")
     if any(entry.state != "ok" for entry in found):
         raise typer.Exit(WRONG_CITATION)
+
+
+@app.command()
+@guarded
+def lineage(
+    release: Annotated[str | None, typer.Option("--release", "-R", help="This release alone (default: all).")] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which consumers asked which release what, and how often, from the local log of searches."""
+    from kbcore.errors import UsageError
+    from kbcore.knowledge_base import open_repository
+    from kbcore.lineage import consumers
+
+    base = open_repository(config)
+    folder = base.config.search_log.path
+    if folder is None:
+        raise UsageError(
+            "no log of searches is kept", remedy='switch it on in the configuration: [search_log] path = "searches"'
+        )
+    name = base.repository.resolve(release) if release else None
+    found = consumers(folder, base.config.kb.name, name)
+    if as_json:
+        emit([entry.to_json() for entry in found])
+        return
+    if not found:
+        say(f"nobody asked {name or 'any release'} since the log in {folder} begins")
+        return
+    table(
+        ["release", "consumer", "searches", "outcomes", "p50 ms", "p95 ms", "last"],
+        [
+            [
+                entry.release, entry.consumer, entry.searches,
+                ", ".join(f"{count} {outcome}" for outcome, count in entry.outcomes.items()),
+                f"{entry.p50_ms:.1f}", f"{entry.p95_ms:.1f}", entry.last[:19] + "Z",
+            ]
+            for entry in found
+        ],
+        records=True,
+    )  # fmt: skip
+    for entry in found:
+        if entry.questions:
+            say(f"{entry.consumer} of {entry.release}, {entry.distinct_questions} questions:")
+        for question, count in entry.questions:
+            say(f"  {count} x {' '.join(question.split())[:70]}")
 
 
 def _print_explanation(found: Explanation) -> None:

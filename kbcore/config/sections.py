@@ -108,6 +108,15 @@ class LimitsSection(Section):
     parse_memory_mb: int = Field(2048, ge=256)
 
 
+class SearchLogSection(Section):
+    """The local log of searches (see ``kbcore.search_log``): ``path`` is its folder; without one nothing is logged.
+    Questions and the ids of what answered them are kept with ``payloads`` only."""
+
+    path: str | None = None
+    payloads: bool = False
+    keep_days: int = Field(30, ge=1, le=3650)
+
+
 class Config(Section):
     """The whole configuration; ``file`` is where it was read from, ``origins`` where each set value came from."""
 
@@ -121,6 +130,7 @@ class Config(Section):
     gate: GateSection = GateSection()
     schedule: ScheduleSection = ScheduleSection()
     limits: LimitsSection = LimitsSection()
+    search_log: SearchLogSection = SearchLogSection()
     file: str = Field(default="", exclude=True)
     origins: dict[str, str] = Field(default_factory=dict, exclude=True)
 
