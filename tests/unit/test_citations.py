@@ -94,3 +94,9 @@ def test_every_hit_of_every_mode_cites_what_holds(base: KnowledgeBase) -> None:
             result.hits, check_citations(base.repository, " ".join(hit.citation for hit in result.hits)), strict=True
         ):
             assert (entry.state, entry.text) == ("ok", hit.text)
+
+
+def test_the_chunk_after_the_last_one_is_none(base: KnowledgeBase) -> None:
+    count = len(Inventory(base.repository, "r000002").chunk_spans("docs:passwords.md"))
+    cited = [f"[r000002 docs:passwords.md#c{n}]" for n in (count - 1, count, f"0-{count}")]
+    assert states(base, " ".join(cited)) == ["ok", "no chunk", "no chunk"]
