@@ -194,7 +194,7 @@ class Retriever:
             snapshot, found.order, request.k, merge=request.merge, neighbours=request.neighbours, fold=request.fold
         )
         hits = tuple(self._hit(snapshot, found, part) for part in parts)
-        outcome, evidence = self.judge(found, hits)
+        outcome, evidence = found.judged(self.settings.cut, len(hits))
         kind = found.score_kind
         if outcome == "no_match":
             hits, kind = (), "none"
@@ -339,27 +339,3 @@ class Retriever:
             last_ordinal=last["ordinal"],
             copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
-
-    def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
-        """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
-        more, so that "how" and "to" are no evidence; never the fused score. Where hits are there and the outcome is
-        ``no_match``, they are not shown, and ``not_shown`` counts them."""
-        cut = self.settings.cut
-        share = found.matched_share if found.by_terms else None
-        evidence: Json = {
-            "best_cosine": found.best_cosine,
-            "query_terms": found.query_terms,
-            "matched_terms": found.matched_terms,
-            "matched_share": round(found.matched_share, 4),
-            "cut": cut.to_json(),
-            "query_tokens": found.query_tokens,
-            "query_truncated": found.query_truncated,
-            "ntotal": found.ntotal,
-            "raw_labels": found.raw_labels,
-            "bounded_labels": found.bounded,
-        }
-        if not hits:
-            return "no_match", evidence
-        if cut.is_nothing(found.best_cosine, share):
-            return "no_match", {**evidence, "not_shown": len(hits)}
-        return ("weak_evidence" if cut.is_weak(found.best_cosine, share) else "hits"), evidence
