@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install install-dev run serve test test-long test-wiki lint format lock clean
+.PHONY: install install-dev run serve test proofs test-long test-wiki lint format lock clean
 
 install: $(VENV)/.installed
 
@@ -27,6 +27,10 @@ serve: install
 
 test: install-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long and not wiki"
+
+# What the six boundaries of retrieval are claimed to hold, each measured now: one line a claim.
+proofs: install-dev
+	$(BIN)/python -m pytest -s -p no:xdist tests/boundaries
 
 test-long: install-dev
 	$(BIN)/python -m pytest -m long

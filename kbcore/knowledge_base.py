@@ -16,6 +16,7 @@ from kbcore.ingest.recipe import embedder_spec
 from kbcore.retrieval.live import LiveRetriever
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
+from kbcore.search_log import SearchLog
 from kbcore.store.manifest import Manifest
 from kbcore.store.objects import LocalStore
 from kbcore.store.promotion import Promotion
@@ -90,16 +91,30 @@ class KnowledgeBase:
         name = repository.resolve(release)
         digest = state.manifest_digest if name == state.release else None
         manifest = repository.manifest(name, digest=digest)
-        return Retriever(repository, manifest, self.catalog, settings=self.settings(manifest, mode), mode=mode)
+        return self._opened(manifest, mode)
 
     def live_retriever(self, *, mode: Mode | None = None) -> LiveRetriever:
         """A retriever that follows promotions. KbUnavailableError where no release is current yet."""
 
         def open_release(state: Promotion) -> Retriever:
             manifest = self.repository.manifest(str(state.release), digest=state.manifest_digest)
-            return Retriever(self.repository, manifest, self.catalog, settings=self.settings(manifest, mode), mode=mode)
+            return self._opened(manifest, mode)
 
         return LiveRetriever(self.repository, open_release)
+
+    def _opened(self, manifest: Manifest, mode: Mode | None) -> Retriever:
+        settings = self.settings(manifest, mode)
+        return Retriever(
+            self.repository, manifest, self.catalog, settings=settings, mode=mode, search_log=self.search_log
+        )
+
+    @cached_property
+    def search_log(self) -> SearchLog | None:
+        """The log of searches; None where none is configured."""
+        chosen = self.config.search_log
+        if chosen.path is None:
+            return None
+        return SearchLog(chosen.path, payloads=chosen.payloads, keep_days=chosen.keep_days, clock=self.clock)
 
 
 def open_repository(config: str | Path | Config | None = None) -> KnowledgeBase:

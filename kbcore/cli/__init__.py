@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from kbcore import __version__
+from kbcore import __version__, telemetry
 from kbcore.cli import (
     agents,
     bisecting,
@@ -30,6 +30,7 @@ from kbcore.cli import (
     searching,
 )
 from kbcore.cli.output import INTERRUPTED
+from kbcore.search_log import asked_by
 
 app = typer.Typer(
     name="kb",
@@ -53,7 +54,7 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    telemetry.start("kb")
 
 
 KINDS = (
@@ -80,7 +81,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _run()
+        with asked_by("kb"):
+            _run()
     except SystemExit as ended:
         if ended.code == INTERRUPTED:
             _leave()

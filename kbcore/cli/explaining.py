@@ -1,4 +1,4 @@
-"""Verbs around an answer: explain, context, cite."""
+"""Verbs around an answer: explain, context, cite, lineage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ app = typer.Typer()
 @guarded
 def explain(
     query: Annotated[str, typer.Argument(help="The question.")],
-    document: Annotated[str | None, typer.Option("--doc", "-d", help="Follow this document (id or URI).")] = None,
+    document: Annotated[
+        str | None, typer.Option("--doc", "-d", help="Follow this document (id or URI; #c3 after it: one chunk).")
+    ] = None,
     k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
     mode: Annotated[SearchMode | None, typer.Option(help="vector, keyword or hybrid.")] = None,
     fusion: Annotated[FusionName | None, typer.Option(help="How hybrid joins the two lists.")] = None,
@@ -107,6 +109,51 @@ def cite(
         raise typer.Exit(DIFFERENCES)
 
 
+@app.command()
+@guarded
+def lineage(
+    release: Annotated[str | None, typer.Option("--release", "-R", help="This release alone (default: all).")] = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which consumers asked which release what, and how often, from the local log of searches."""
+    from kbcore.errors import UsageError
+    from kbcore.knowledge_base import open_repository
+    from kbcore.lineage import consumers
+
+    base = open_repository(config)
+    folder = base.config.search_log.path
+    if folder is None:
+        raise UsageError(
+            "no log of searches is kept", remedy='switch it on in the configuration: [search_log] path = "searches"'
+        )
+    name = base.repository.resolve(release) if release else None
+    found = consumers(folder, base.config.kb.name, name)
+    if as_json:
+        emit([entry.to_json() for entry in found])
+        return
+    if not found:
+        say(f"nobody asked {name or 'any release'} since the log in {folder} begins")
+        return
+    table(
+        ["release", "consumer", "searches", "outcomes", "p50 ms", "p95 ms", "last"],
+        [
+            [
+                entry.release, entry.consumer, entry.searches,
+                ", ".join(f"{count} {outcome}" for outcome, count in entry.outcomes.items()),
+                f"{entry.p50_ms:.1f}", f"{entry.p95_ms:.1f}", entry.last[:19] + "Z",
+            ]
+            for entry in found
+        ],
+        records=True,
+    )  # fmt: skip
+    for entry in found:
+        if entry.questions:
+            say(f"{entry.consumer} of {entry.release}, {entry.distinct_questions} questions:")
+        for question, count in entry.questions:
+            say(f"  {count} x {' '.join(question.split())[:70]}")
+
+
 def _print_explanation(found: Explanation) -> None:
     result, request = found.result, found.request
     say(f"{result.release}, {result.mode}, k = {request['k']}: {result.outcome}" + (
@@ -120,6 +167,10 @@ def _print_explanation(found: Explanation) -> None:
             f"evidence: best cosine {cosine} (weak below {cut['cosine']:.3f}), matched share "
             f"{evidence['matched_share']:.2f} (weak below {cut['share']:.2f}); cut: {cut['origin']}"
         )
+        bounds = {"cosine": cut["no_match_cosine"], "matched share": cut["no_match_share"]}
+        said = [f"{name} {bound:.3f}" for name, bound in bounds.items() if bound is not None]
+        if said:
+            say(f"nothing is shown below {' and '.join(said)}")
     if found.terms:
         table(["term", "chunks", "tells"], [[t["term"], t["chunks"], f"{t['rarity']:.2f}"] for t in found.terms])
     if request["where"]:

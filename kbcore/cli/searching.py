@@ -118,6 +118,10 @@ def _print_result(result: SearchResult) -> None:
     head = f"{result.release}, {result.mode}" + (f", ordered by {result.score_kind}" if result.hits else "")
     words = "the question is blank" if result.evidence.get("blank_query") else WORDS[result.outcome]
     say(f"{head}: {words}" if words else head)
+    if not_shown := result.evidence.get("not_shown"):
+        said = f"{not_shown} nearest chunks are too far from the question to be shown"
+        best = result.evidence["best_cosine"]
+        say(said if best is None else f"{said} (best cosine {best:.3f})")
     if unknown := result.evidence.get("unknown_codes"):
         say(f"not known here: {', '.join(unknown)}")
     if chosen := result.evidence.get("filter"):

@@ -60,7 +60,8 @@ class ModelsSection(Section):
 class RetrievalSection(Section):
     """``k1``, ``b`` and ``idf`` are BM25's: how soon repeats of a word stop counting, and how much a chunk's length does.
     ``reranker`` (a name that FastEmbed knows) or ``reranker_path`` (a folder) orders the first ``rerank_depth`` chunks
-    anew."""
+    anew. Evidence below ``weak_cosine`` and ``weak_share`` is weak, and below ``no_match_cosine`` and ``no_match_share`` too
+    nothing is shown; None: as an evaluation calibrated it, else by default."""
 
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"
@@ -72,8 +73,10 @@ class RetrievalSection(Section):
     reranker: str | None = None
     reranker_path: str | None = None
     rerank_depth: int = Field(20, ge=1, le=200)
-    weak_cosine: float | None = Field(None, ge=-1, le=1)
+    weak_cosine: float | None = Field(None, ge=-1, le=1.01)
     weak_share: float | None = Field(None, ge=0, le=1.01)
+    no_match_cosine: float | None = Field(None, ge=-1, le=1.01)
+    no_match_share: float | None = Field(None, ge=0, le=1.01)
 
 
 class ScheduleSection(Section):
@@ -111,6 +114,15 @@ class LimitsSection(Section):
     parse_memory_mb: int = Field(2048, ge=256)
 
 
+class SearchLogSection(Section):
+    """The local log of searches (see ``kbcore.search_log``): ``path`` is its folder; without one nothing is logged.
+    Questions and the ids of what answered them are kept with ``payloads`` only."""
+
+    path: str | None = None
+    payloads: bool = False
+    keep_days: int = Field(30, ge=1, le=3650)
+
+
 class Config(Section):
     """The whole configuration; ``file`` is where it was read from, ``origins`` where each set value came from."""
 
@@ -124,6 +136,7 @@ class Config(Section):
     gate: GateSection = GateSection()
     schedule: ScheduleSection = ScheduleSection()
     limits: LimitsSection = LimitsSection()
+    search_log: SearchLogSection = SearchLogSection()
     file: str = Field(default="", exclude=True)
     origins: dict[str, str] = Field(default_factory=dict, exclude=True)
 

@@ -4,7 +4,7 @@ the evidence parts the two best?"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,18 @@ from kbcore.types import Json
 ENOUGH = 5
 MOST = 200
 ALONE = 1.01
+CLEARLY = 0.05
+"""How far below the lowest figure of a question with an answer nothing is shown."""
 COUNTS = ("no_answer", "no_answer_answered", "answerable", "answerable_abstained")
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one search rested on: its two figures, whether anything was found at all, and whether there is an answer."""
+    """What one search rested on: its two figures, whether anything was found at all, and whether there is an answer.
+
+    Answered means the outcome ``hits``: a question whose evidence is weak, or too weak for anything to be shown, is turned
+    away.
+    """
 
     best_cosine: float | None
     matched_share: float | None
@@ -71,16 +77,18 @@ def calibrate(evidence: Sequence[Evidence], origin: str) -> tuple[EvidenceCut, A
     """The cut with the best balanced accuracy (the mean of the shares of both kinds that are treated rightly), and what it
     comes to on these questions; None where fewer than five of one kind were asked.
 
+    Below a second pair of bounds, under every question here that has an answer, nothing is shown (``no_match``).
     Among equals the one in the middle of the widest gap between observed figures, so that it does not hang on one question.
     """
     if min(sum(entry.answerable for entry in evidence), sum(not entry.answerable for entry in evidence)) < ENOUGH:
         return None
     wrong = {kind: _turned_away([entry for entry in evidence if entry.answerable is kind]) for kind in (True, False)}
     cosines = _between([entry.best_cosine for entry in evidence if entry.best_cosine is not None], -1.0, 1.0)
+    # A figure that no question reaches leaves the decision to the other one alone.
+    cosines = np.vstack([cosines, [ALONE, 0.0]])
     shares = _between([entry.matched_share for entry in evidence if entry.matched_share is not None], 0.0, 1.0)
     best: tuple[float, float, float, float] | None = None
-    # A share that no question reaches leaves the decision to the cosine alone.
-    for share, share_gap in [*shares, (ALONE, 0.0)]:
+    for share, share_gap in [*shares.tolist(), (ALONE, 0.0)]:
         right = (wrong[False](cosines[:, 0], share) + 1.0 - wrong[True](cosines[:, 0], share)) / 2
         top = np.flatnonzero(right >= right.max() - 1e-9)
         at = top[np.argmax(cosines[top, 1])]
@@ -88,7 +96,24 @@ def calibrate(evidence: Sequence[Evidence], origin: str) -> tuple[EvidenceCut, A
         best = order if best is None else max(best, order)
     assert best is not None
     cut = EvidenceCut(round(best[2], 4), round(best[3], 4), origin)
+    cut = _with_bounds(evidence, cut)
     return cut, measure(evidence, cut)
+
+
+def _with_bounds(evidence: Sequence[Evidence], cut: EvidenceCut) -> EvidenceCut:
+    """With the bounds below which nothing is shown: clearly below every question that has an answer.
+
+    Beside a cosine, which tells more, the matched share need only be weak; alone it must lie below every answer's too.
+    """
+    answers = [entry for entry in evidence if entry.answerable and entry.found]
+    cosines = [entry.best_cosine for entry in answers if entry.best_cosine is not None]
+    shares = [entry.matched_share for entry in answers if entry.matched_share is not None]
+    if cosines:
+        lowest = round(max(-1.0, min(min(cosines) - CLEARLY, cut.cosine)), 4)
+        return replace(cut, no_match_cosine=lowest, no_match_share=cut.share)
+    if shares:
+        return replace(cut, no_match_share=round(max(0.0, min(min(shares) - CLEARLY, cut.share)), 4))
+    return cut
 
 
 def _turned_away(evidence: Sequence[Evidence]) -> Callable[[NDArray[np.float64], float], NDArray[np.float64]]:

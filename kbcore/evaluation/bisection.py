@@ -193,11 +193,11 @@ class _Bisection:
         if key in self._known:
             return self._known[key]
         retriever = Retriever(
-            self.repository, manifest, self.catalog, settings=self.settings,
+            self.repository, manifest, self.catalog, settings=runner.showing_all(self.settings),
             embedder=self.embedders.of(manifest.release, self.settings.mode),
         )  # fmt: skip
         question = Question(id="bisect", question=self.question)
-        answer = runner.ask(retriever, question, [label], self.asked, self.settings.k)
+        answer = runner.ask(retriever, question, [label], self.asked, self.settings)
         self._known[key] = manifest.release, answer
         return None, answer
 

@@ -41,4 +41,4 @@ def _read(repository: Repository, entry: evals.Evaluated, mode: Mode, embedder_i
     found = body.get("calibration")
     if found is None or body["settings"]["mode"] != mode or body["embedder_id"] != embedder_id:
         return None
-    return EvidenceCut(float(found["cosine"]), float(found["share"]), entry.file)
+    return EvidenceCut.from_json(found, entry.file)

@@ -116,7 +116,7 @@ def compare(
             remedy="evaluate both with one set: kb compare evaluates what is missing",
         )
     names = list(names or new.measures)
-    cut = cut or EvidenceCut(new.cut["cosine"], new.cut["share"], new.cut["origin"])
+    cut = cut or EvidenceCut.from_json(new.cut)
     left, right = judge_alike(names, old, new)
     pairs = list(zip(left, right, strict=True))
     judged = [(a, b) for a, b in pairs if a.measures is not None and b.measures is not None]

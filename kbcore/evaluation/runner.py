@@ -76,12 +76,12 @@ def evaluate(
     manifest = repository.manifest(release)
     inventory = Inventory(repository, release)
     labels = labels_of(repository, inventory, questions.questions)
-    retriever = Retriever(repository, manifest, catalog, settings=settings, embedder=embedder)
+    retriever = Retriever(repository, manifest, catalog, settings=showing_all(settings), embedder=embedder)
     answers: list[Answer] = []
     for done, question in enumerate(questions.questions):
         if progress:
             progress("ask", done, len(questions.questions))
-        answers.append(ask(retriever, question, labels[question.id], asked, settings.k))
+        answers.append(ask(retriever, question, labels[question.id], asked, settings))
     if progress:
         progress("ask", len(questions.questions), len(questions.questions))
     answers = scored(names, answers)
@@ -214,26 +214,38 @@ def erased_digest(repository: Repository) -> str:
     return sha256(canonical([[doc_id, contents] for doc_id, contents in listed]))[:16]
 
 
-def ask(retriever: Retriever, question: Question, labels: Sequence[Label], asked: Json, k: int) -> Answer:
+def showing_all(settings: RetrievalSettings) -> RetrievalSettings:
+    """The same settings without the bound below which nothing is shown: a ranking is measured whatever the evidence, and
+    who is turned away apart from it."""
+    return replace(settings, cut=replace(settings.cut, no_match_cosine=None, no_match_share=None))
+
+
+def ask(
+    retriever: Retriever, question: Question, labels: Sequence[Label], asked: Json, settings: RetrievalSettings
+) -> Answer:
     """What the retriever's release answers, not measured yet. ``asked`` are the settings of ``search_settings``; the first
-    ``k`` hits are those that are served."""
+    ``settings.k`` hits are those that are served, none where the evidence is too weak by ``settings.cut``; the retriever
+    itself shows all (see ``showing_all``)."""
     window = asked["reranker"]["depth"] if "reranker" in asked else None
     result = retriever.search(question.question, asked["reach"], depth=asked["depth"], rerank=window)
     evidence: Mapping[str, Any] = result.evidence
+    best_cosine = evidence.get("best_cosine")
+    matched_share = evidence.get("matched_share") if evidence.get("query_terms") else None
+    nothing = settings.cut.is_nothing(best_cosine, matched_share)
     return Answer(
         id=question.id,
         question=question.question,
         tags=question.tags,
         no_answer=question.no_answer,
         labels=tuple(labels),
-        served=min(k, len(result.hits)),
+        served=0 if nothing else min(settings.k, len(result.hits)),
         hits=tuple(
             Ranked(hit.doc_id, hit.start, hit.end, text_sha256(hit.text), hit.score, hit.cosine, hit.bm25)
             for hit in result.hits
         ),
-        best_cosine=evidence.get("best_cosine"),
-        matched_share=evidence.get("matched_share") if evidence.get("query_terms") else None,
-        outcome=result.outcome,
+        best_cosine=best_cosine,
+        matched_share=matched_share,
+        outcome="no_match" if nothing else result.outcome,
         measures=None,
     )
 

@@ -33,7 +33,9 @@ class Ranked:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came of one question. ``hits`` go beyond the ``served`` ones that a search shows; ``measures`` is None where
-    the question has no judgment that applies, or no answer."""
+    the question has no judgment that applies, or no answer. ``outcome`` is what users are told; where that is
+    ``no_match`` none of the hits is served, and the ranking is kept and measured all the same.
+    """
 
     id: str
     question: str

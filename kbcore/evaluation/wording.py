@@ -52,7 +52,9 @@ def searched(settings: Json) -> str:
 
 
 def cut_said(cut: Json) -> str:
-    return f"cosine {cut['cosine']:.3f}, matched share {cut['share']:.2f} ({cut['origin']})"
+    nothing = cut.get("no_match_cosine")
+    below = "" if nothing is None else f", nothing shown below cosine {nothing:.3f}"
+    return f"cosine {cut['cosine']:.3f}, matched share {cut['share']:.2f}{below} ({cut['origin']})"
 
 
 def count(number: int, noun: str) -> str:

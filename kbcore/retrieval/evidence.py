@@ -1,8 +1,10 @@
-"""The evidence rule: is what was found enough to answer from?"""
+"""The evidence rule: is what was found enough to answer from, or so little that nothing is shown?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from kbcore.types import Json
 
@@ -15,15 +17,34 @@ class EvidenceCut:
     more. Where a search has
     one of the two figures only, that one decides; a fused score never does. ``origin`` says where the cut comes from:
     ``default``, ``configured``, or the file of the evaluation it was calibrated by.
+
+    A nearest neighbour exists for every question, an unrelated one too. Weak evidence that is also below
+    ``no_match_cosine`` and ``no_match_share`` is not shown at all: the outcome is ``no_match``. Where a search has one of
+    the two figures only, its bound decides; a bound that is None is never passed, and the default cut has neither.
     """
 
     cosine: float = 0.25
     share: float = 0.3
     origin: str = "default"
+    no_match_cosine: float | None = None
+    no_match_share: float | None = None
 
     def is_weak(self, best_cosine: float | None, matched_share: float | None) -> bool:
         low = best_cosine is None or best_cosine < self.cosine
         return low and (matched_share is None or matched_share < self.share)
 
+    def is_nothing(self, best_cosine: float | None, matched_share: float | None) -> bool:
+        """Whether evidence is so weak that nothing is shown; never where it is not weak."""
+        figures = [(best_cosine, self.no_match_cosine), (matched_share, self.no_match_share)]
+        known = [(figure, bound) for figure, bound in figures if figure is not None]
+        below = bool(known) and all(bound is not None and figure < bound for figure, bound in known)
+        return below and self.is_weak(best_cosine, matched_share)
+
     def to_json(self) -> Json:
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], origin: str | None = None) -> EvidenceCut:
+        """As ``to_json`` gives it; records of before the second bound have none."""
+        bounds = {name: body.get(name) for name in ("no_match_cosine", "no_match_share")}
+        return cls(float(body["cosine"]), float(body["share"]), origin or body["origin"], **bounds)

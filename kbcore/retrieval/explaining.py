@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -10,18 +11,29 @@ import numpy as np
 
 from kbcore.errors import KbError
 from kbcore.fusion import normalised
+from kbcore.retrieval.keys import KeyMatch
 from kbcore.retrieval.matching import Matches
 from kbcore.retrieval.passages import Passage, passages
 from kbcore.retrieval.request import Request
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.snapshot import Snapshot
+from kbcore.search_log import asked_by
 from kbcore.tokenization import codes, tokens
 from kbcore.types import Json, SearchResult
 
 Stage = Literal[
-    "shown", "joined", "folded", "cut by k", "not retrieved", "filtered out", "no chunk", "not in the release"
+    "shown",
+    "joined",
+    "folded",
+    "withheld",
+    "cut by k",
+    "not retrieved",
+    "filtered out",
+    "no chunk",
+    "not in the release",
 ]
 RRF_K = 60
+_CHUNK = re.compile(r"(.+)#c(\d{1,9})")
 GENERATIONS = 500
 
 
@@ -80,15 +92,18 @@ class Explanation:
 
 
 def explain(retriever: Retriever, request: Request, document: str | None = None) -> Explanation:
-    """Answer ``request`` and keep what led to the answer; ``document`` (an id, or a URI) is followed to where it was lost."""
+    """Answer ``request`` and keep what led to the answer; ``document`` (an id or a URI, with ``#c3`` after
+    it one chunk alone) is followed to where it was lost."""
     snapshot = retriever.current_snapshot()
-    result = retriever.answer(request, snapshot=snapshot)
+    with asked_by(None):  # whoever explains is no consumer of the release
+        result = retriever.answer(request, snapshot=snapshot)
     found = (
         retriever.matches(request, snapshot)
         if snapshot.rows and request.query.strip()
         else Matches([], "none", {}, {}, {}, {})
     )
     candidates = tuple(_candidates(snapshot, found, request))
+    path = _Path(retriever, snapshot, request, found, candidates, nothing="not_shown" in result.evidence)
     asked: Json = {key: value for key, value in _plain(request).items() if key != "query"}
     asked["lists"], asked["reach"] = request.lists, request.reach
     return Explanation(
@@ -98,7 +113,7 @@ def explain(retriever: Retriever, request: Request, document: str | None = None)
         terms=tuple(_terms(snapshot, request.query)),
         codes=tuple(codes(request.query)),
         candidates=candidates,
-        document=None if document is None else _Path(retriever, snapshot, request, found, candidates).of(document),
+        document=None if document is None else path.of(document),
     )
 
 
@@ -171,20 +186,29 @@ class _Path:
         request: Request,
         found: Matches,
         candidates: tuple[Candidate, ...],
+        *,
+        nothing: bool,
     ) -> None:
         self.retriever = retriever
         self.snapshot = snapshot
         self.request = request
         self.found = found
         self.candidates = candidates
+        self.nothing = nothing
 
     def of(self, name: str) -> DocumentPath:
-        matches = [match for match in self.retriever.keys(self.snapshot).find(name) if match.kind in ("doc_id", "uri")]
+        matches, ordinal = self._known(name), None
+        if not matches and (chunk := _CHUNK.fullmatch(name)):
+            matches, ordinal = self._known(chunk[1]), int(chunk[2])
         if not matches:
             return DocumentPath(name, "not in the release", self._absent(name), 0)
         doc_id, rows = matches[0].doc_id, list(matches[0].rows)
         if not rows:
             return DocumentPath(doc_id, "no chunk", "it is in the release and has no chunk: there is no text in it", 0)
+        if ordinal is not None:
+            if ordinal >= len(rows):
+                return DocumentPath(doc_id, "no chunk", f"it has {len(rows)} chunks: c0 to c{len(rows) - 1}", len(rows))
+            doc_id, rows = f"{doc_id}#c{ordinal}", [rows[ordinal]]
         figures = self._figures(rows)
         allowed = self.snapshot.select(self.request.where).rows if self.request.where else None
         if allowed is not None and not allowed[rows].any():
@@ -193,7 +217,17 @@ class _Path:
         stage, said, rank = self._stage(rows)
         return DocumentPath(doc_id, stage, said, len(rows), rank, **figures)
 
+    def _known(self, name: str) -> list[KeyMatch]:
+        found = self.retriever.keys(self.snapshot).find(name)
+        return [match for match in found if match.kind in ("doc_id", "uri")]
+
     def _stage(self, rows: list[int]) -> tuple[Stage, str, int | None]:
+        stage, said, rank = self._place(rows)
+        if self.nothing and stage in ("shown", "joined", "folded"):
+            return "withheld", f"{said}, and the evidence is too weak for anything to be shown", rank
+        return stage, said, rank
+
+    def _place(self, rows: list[int]) -> tuple[Stage, str, int | None]:
         request, k = self.request, self.request.k
         shown = passages(
             self.snapshot, self.found.order, k,

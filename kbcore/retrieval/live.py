@@ -110,7 +110,10 @@ class LiveRetriever:
             return
         with self._lock:
             self._opening = None
-            now = self._repository.state()
+            try:
+                now = self._repository.state()
+            except (KbError, OSError):
+                return  # it stays warm, and the next look reads the log again
             if _key(now) == _key(state):
                 self._take(now, retriever)
             # Else somebody moved readers on while it was opened: it stays warm, and the next look sees where they are.

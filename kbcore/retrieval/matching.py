@@ -10,9 +10,11 @@ from kbcore import fusion as fusing
 from kbcore.arrays import Mask, Vectors
 from kbcore.embedding.embedder import Embedder
 from kbcore.embedding.reranking import Reranker
+from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.retrieval.request import Request
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.tokenization import query_terms
+from kbcore.types import Json, Outcome
 
 
 @dataclass
@@ -147,3 +149,27 @@ class Matches:
         if snapshot.lexical is not None and self.query_terms:
             scores = snapshot.lexical.score_rows(query_terms(query), rows)
             self.bm25 = dict(zip(rows.tolist(), scores.tolist()))
+
+    def judged(self, cut: EvidenceCut, hits: int) -> tuple[Outcome, Json]:
+        """The evidence rule: raw cosine and the share of the query's terms that the release holds, rare ones counting
+        more, so that "how" and "to" are no evidence; never the fused score. Where hits are there and the outcome is
+        ``no_match``, they are not shown, and ``not_shown`` counts them."""
+        # Judged as it is reported: an evaluation that reads the evidence comes to the same outcome.
+        share = round(self.matched_share, 4) if self.by_terms and self.query_terms else None
+        evidence: Json = {
+            "best_cosine": self.best_cosine,
+            "query_terms": self.query_terms,
+            "matched_terms": self.matched_terms,
+            "matched_share": round(self.matched_share, 4),
+            "cut": cut.to_json(),
+            "query_tokens": self.query_tokens,
+            "query_truncated": self.query_truncated,
+            "ntotal": self.ntotal,
+            "raw_labels": self.raw_labels,
+            "bounded_labels": self.bounded,
+        }
+        if not hits:
+            return "no_match", evidence
+        if cut.is_nothing(self.best_cosine, share):
+            return "no_match", {**evidence, "not_shown": hits}
+        return ("weak_evidence" if cut.is_weak(self.best_cosine, share) else "hits"), evidence

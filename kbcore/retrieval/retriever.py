@@ -7,10 +7,12 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TypedDict, Unpack
 
 import numpy as np
 
+from kbcore import telemetry
 from kbcore.arrays import Vectors
 from kbcore.clock import age_days
 from kbcore.embedding.catalog import Catalog
@@ -24,6 +26,7 @@ from kbcore.retrieval.passages import Passage, passages
 from kbcore.retrieval.request import Request, Where
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.retrieval.snapshot import Part, Snapshot
+from kbcore.search_log import SearchLog
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.tokenization import codes, query_terms
@@ -58,7 +61,7 @@ class Retriever:
 
     The query is embedded by the embedder that the release names, found by ``catalog``; in keyword mode none is made.
     ``embedder`` may hand one in: it is refused unless it is the release's own. Documents erased after this was opened
-    leave the answers within a second.
+    leave the answers within a second. Every answer has a span (see ``kbcore.telemetry``), and a line in ``search_log``.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Retriever:
         settings: RetrievalSettings | None = None,
         mode: Mode | None = None,
         embedder: Embedder | None = None,
+        search_log: SearchLog | None = None,
     ) -> None:
         settings = settings or RetrievalSettings()
         self.repository = repository
@@ -89,6 +93,7 @@ class Retriever:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._known_keys: tuple[Snapshot, Keys] | None = None
+        self._search_log = search_log
         self._seen = Confirming(repository, manifest)
 
     @property
@@ -157,7 +162,32 @@ class Retriever:
     ) -> SearchResult:
         """What a request comes to; ``vector`` is the question's, where it was embedded before."""
         started = time.perf_counter()
-        snapshot = snapshot or self.current_snapshot()
+        with self._span(request) as span:
+            result = self._answer(request, snapshot or self.current_snapshot(), vector)
+            span.answered(result)
+        self._logged(request, result, started)
+        return result
+
+    def _span(self, request: Request) -> AbstractContextManager[telemetry.Retrieval]:
+        return telemetry.retrieval(
+            self.repository.name,
+            release=self.release,
+            embedder_id=self.manifest.embedder_id,
+            mode=request.mode,
+            k=request.k,
+        )
+
+    def _logged(self, request: Request, result: SearchResult, started: float) -> None:
+        seconds = time.perf_counter() - started
+        log.info(
+            "search release=%s mode=%s k=%d hits=%d outcome=%s ntotal=%s raw_labels=%s bounded=%s ms=%.1f",
+            self.release, request.mode, request.k, len(result.hits), result.outcome,
+            *(result.evidence.get(name, 0) for name in ("ntotal", "raw_labels", "bounded_labels")), seconds * 1000,
+        )  # fmt: skip
+        if self._search_log is not None:
+            self._search_log.wrote(self.repository.name, result, request.k, seconds)
+
+    def _answer(self, request: Request, snapshot: Snapshot, vector: Vectors | None) -> SearchResult:
         if not snapshot.rows:
             return self._nothing(request, "kb_empty", {"rows": 0})
         if not request.query.strip():
@@ -170,17 +200,15 @@ class Retriever:
             snapshot, found.order, request.k, merge=request.merge, neighbours=request.neighbours, fold=request.fold
         )
         hits = tuple(self._hit(snapshot, found, part) for part in parts)
-        outcome, evidence = self.judge(found, hits)
+        outcome, evidence = found.judged(self.settings.cut, len(hits))
+        kind = found.score_kind
+        if outcome == "no_match":
+            hits, kind = (), "none"
         if unknown := self.keys(snapshot).unknown_codes(request.query) if request.keys else []:
             evidence["unknown_codes"] = unknown
         if selection is not None:
             evidence["filter"] = {"documents": selection.documents, "rows": int(selection.rows.sum())}
-        log.info(
-            "search release=%s mode=%s k=%d hits=%d outcome=%s ntotal=%d raw_labels=%d bounded=%d ms=%.1f",
-            self.release, request.mode, request.k, len(hits), outcome, found.ntotal, found.raw_labels, found.bounded,
-            (time.perf_counter() - started) * 1000,
-        )  # fmt: skip
-        return SearchResult(self.release, request.query, request.mode, outcome, found.score_kind, hits, evidence)
+        return SearchResult(self.release, request.query, request.mode, outcome, kind, hits, evidence)
 
     def matches(self, request: Request, snapshot: Snapshot, vector: Vectors | None = None) -> Matches:
         """What both matchers say of a request. KbUnavailableError where they could not be asked."""
@@ -221,8 +249,17 @@ class Retriever:
         ``key``, and no score tells one from another. A key that is not known gives ``no_match``, with ``known`` False and
         those that are spelled nearly like it in the evidence. Raises as ``search`` does.
         """
+        started = time.perf_counter()
         request = self.request(key, k, where=where)
+        with self._span(request) as span:
+            result = self._looked_up(request)
+            span.answered(result)
+        self._logged(request, result, started)
+        return result
+
+    def _looked_up(self, request: Request) -> SearchResult:
         snapshot = self.current_snapshot()
+        key = request.query
         if not snapshot.rows:
             return self._nothing(request, "kb_empty", {"rows": 0})
         found = self._by_key(snapshot, request, [])
@@ -315,24 +352,3 @@ class Retriever:
             fused=found.fused.get(row) if found.reranked else None,
             copies=tuple(snapshot.ids(np.array(passage.copies, dtype=np.int64))) if passage.copies else (),
         )
-
-    def judge(self, found: Matches, hits: tuple[Hit, ...]) -> tuple[Outcome, Json]:
-        """The evidence rule: raw cosine and the share of the query's terms that the best keyword hit holds, rare ones
-        counting more, so that "how" and "to" are no evidence; never the fused score."""
-        cut = self.settings.cut
-        share = found.matched_share if found.by_terms else None
-        evidence: Json = {
-            "best_cosine": found.best_cosine,
-            "query_terms": found.query_terms,
-            "matched_terms": found.matched_terms,
-            "matched_share": round(found.matched_share, 4),
-            "cut": cut.to_json(),
-            "query_tokens": found.query_tokens,
-            "query_truncated": found.query_truncated,
-            "ntotal": found.ntotal,
-            "raw_labels": found.raw_labels,
-            "bounded_labels": found.bounded,
-        }
-        if not hits:
-            return "no_match", evidence
-        return ("weak_evidence" if cut.is_weak(found.best_cosine, share) else "hits"), evidence

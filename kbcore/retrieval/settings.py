@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from kbcore.config import Config
 from kbcore.embedding.reranking import Reranker, RerankerSpec, make_reranker
@@ -35,13 +35,18 @@ class RetrievalSettings:
     def of(cls, config: Config, cut: EvidenceCut | None = None) -> RetrievalSettings:
         """What ``config`` says; ``cut`` is the calibrated one, which a configured one goes before."""
         chosen = config.retrieval
-        if chosen.weak_cosine is not None or chosen.weak_share is not None:
-            known = cut or DEFAULT_CUT
-            cut = EvidenceCut(
-                known.cosine if chosen.weak_cosine is None else chosen.weak_cosine,
-                known.share if chosen.weak_share is None else chosen.weak_share,
-                "configured",
-            )
+        said = {
+            "cosine": chosen.weak_cosine,
+            "share": chosen.weak_share,
+            "no_match_cosine": chosen.no_match_cosine,
+            "no_match_share": chosen.no_match_share,
+        }
+        given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if given:
+            cut = replace(cut or DEFAULT_CUT, **given, origin="configured")
+            if cut.no_match_cosine is not None and cut.no_match_share is None:
+                # Beside a cosine the share need only be weak.
+                cut = replace(cut, no_match_share=cut.share)
         named = chosen.reranker or chosen.reranker_path
         return cls(
             reranker=make_reranker(RerankerSpec(chosen.reranker or "", chosen.reranker_path)) if named else None,

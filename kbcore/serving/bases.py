@@ -11,6 +11,7 @@ from kbcore.errors import ConfigError, KbError, UsageError
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.live import LiveRetriever
 from kbcore.retrieval.retriever import Retriever
+from kbcore.search_log import asked_by
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import ErasedIds
 
@@ -100,7 +101,8 @@ class Bases(Mapping[str, Base]):
         for name, entry in self._by_name.items():
             try:
                 live = entry.live()
-                live.search("is anything there?", 1)
+                with asked_by(None):
+                    live.search("is anything there?", 1)
                 if live.problem:
                     found[name] = live.problem
             except KbError as error:
