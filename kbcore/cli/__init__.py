@@ -1,4 +1,4 @@
-"""The command line. Each verb lives with its kind: building, looking, searching, explaining, judging, moving, caring."""
+"""The command line. Each verb lives with its kind: building, looking, searching, explaining, judging, moving, serving, caring."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from kbcore import __version__
-from kbcore.cli import building, caring, explaining, judging, looking, moving, searching
+from kbcore.cli import building, caring, explaining, judging, looking, moving, searching, serving
 from kbcore.cli.output import INTERRUPTED
 
 app = typer.Typer(
@@ -43,7 +43,16 @@ def _root(
     pass
 
 
-for part in (building.app, looking.app, searching.app, explaining.app, judging.app, moving.app, caring.app):
+for part in (
+    building.app,
+    looking.app,
+    searching.app,
+    explaining.app,
+    judging.app,
+    moving.app,
+    serving.app,
+    caring.app,
+):
     app.registered_commands += part.registered_commands
     app.registered_groups += part.registered_groups
 
