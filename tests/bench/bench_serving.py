@@ -1,6 +1,6 @@
 """Searches over HTTP while releases are promoted and rolled back every second, beside the bare libraries.
 
-    python tests/bench/bench_serving.py --chunks 100000 --searches 20000 --clients 8
+    python -m tests.bench.bench_serving --chunks 100000 --searches 20000 --clients 8
 
 Serves a knowledge base as bench_release.py builds it (hashing embedder, 384 dimensions) with ``kb serve`` in a process of
 its own. Every answer must be of one release and equal to what that release answers alone; memory must stay flat. The

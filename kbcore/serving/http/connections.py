@@ -11,7 +11,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kbcore.serving.http.failures import Refusal, body_of
 
-RESERVED_DESCRIPTORS = 256
+BACKLOG = 256
+"""How many connections are taken up at one go, before those that are too many are ended."""
+RESERVED_DESCRIPTORS = 512
 
 
 @dataclass(frozen=True, slots=True)

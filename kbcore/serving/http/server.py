@@ -16,7 +16,7 @@ from kbcore.serving.bases import Bases
 from kbcore.serving.http import logs
 from kbcore.serving.http.access import VARIABLES, Access, is_loopback
 from kbcore.serving.http.app import application
-from kbcore.serving.http.connections import Patience, connections, most_connections
+from kbcore.serving.http.connections import BACKLOG, Patience, connections, most_connections
 from kbcore.serving.http.guard import allowed_hosts
 from kbcore.serving.http.service import Limits, Service
 from kbcore.types import Json
@@ -66,6 +66,7 @@ def serve(bases: Bases, at: Listening, environment: Mapping[str, str], started: 
                 proxy_headers=False,
                 server_header=False,
                 h11_max_incomplete_event_size=MAX_HEAD,
+                backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )

@@ -54,7 +54,7 @@ def _constant(name: str) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
+    if len(digits.lstrip("-")) > MAX_DIGITS:
         raise _refused(f"a number has {len(digits):,} digits; at most {MAX_DIGITS} are read")
     return int(digits)
 
