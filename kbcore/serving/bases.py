@@ -36,11 +36,11 @@ class Base:
 
     def retriever(self, release: str = "current") -> Retriever:
         """A retriever on a release: the open one for ``current``; of others the last ones asked for stay open."""
-        now = self.live().current()
+        live = self.live()
         if release == "current":
-            return now
+            return live.current()
         name = self.base.repository.resolve(release)
-        return now if name == now.release else self._named.get(name)
+        return live.warm(name) or self._named.get(name)
 
     def opened(self) -> tuple[str, ...]:
         """The releases that are open now; opens nothing. One that is open in two places stands here twice."""

@@ -119,6 +119,7 @@ class CiteAnswer(Answer):
 class BaseAnswer(Answer):
     name: str
     release: str = Field(description="The release that answers.")
+    promoted: str | None = Field(description="The release that readers are to get; it is opened before it answers.")
     seq: int = Field(description="The number of the newest promotion record: the expected_seq of the next change.")
     hold: dict[str, Any] | None
     mode: Mode
@@ -230,6 +231,9 @@ class EvalsAnswer(Answer):
 
 class MovedAnswer(RecordBody):
     from_: str | None = Field(alias="from", description="The release that readers got before.")
+    answering: str = Field(
+        description="The release that answers here now: the promoted one, unless opening it takes long."
+    )
     seconds: float
 
 

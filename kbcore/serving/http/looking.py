@@ -141,6 +141,7 @@ def _summary(entry: Base) -> dict[str, Any]:
     return {
         "name": entry.name,
         "release": retriever.release,
+        "promoted": state.release,
         "seq": state.seq,
         "hold": state.hold,
         "mode": retriever.mode,

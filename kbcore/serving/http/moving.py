@@ -23,6 +23,7 @@ IdempotencyKey = Annotated[
     str | None,
     Header(description="Random; a request with the same key and body is answered as the first was, and done once."),
 ]
+FOLLOW_SECONDS = 5.0
 Move = Callable[[Repository, Run], Promotion]
 
 
@@ -69,6 +70,15 @@ async def hold(
     return await _move(kb, service, request, asked, idempotency_key, move)
 
 
+def _followed(kb: Base, record: Promotion) -> str:
+    """Wait a little for the release that was moved to: whoever asks next expects to be answered from it."""
+    live = kb.live()
+    end = time.monotonic() + FOLLOW_SECONDS
+    while live.release != record.release and live.problem is None and time.monotonic() < end:
+        time.sleep(0.05)
+    return live.release
+
+
 async def _move(
     kb: Base, service: Service, request: Request, asked: models.MoveBody, key: str | None, move: Move
 ) -> Response:
@@ -80,7 +90,8 @@ async def _move(
         repository = kb.base.repository
         before = repository.state().release
         record = move(repository, repository.begin(caller.name))
-        body = {**record.to_body(), "from": before, "seconds": round(time.perf_counter() - started, 3)}
+        seconds = round(time.perf_counter() - started, 3)
+        body = {**record.to_body(), "from": before, "answering": _followed(kb, record), "seconds": seconds}
         return answer(body, record.release)
 
     async def once() -> Response:
