@@ -212,7 +212,9 @@ def measure(root: Path, given: Any) -> None:
         stop, moves = threading.Event(), list[float]()
         mover = threading.Thread(target=moving, args=(base, stop, moves))
         mover.start()
-        time.sleep(4)  # until both releases are open
+        both = Load(url, questions, expected, given.mode)
+        while len(both.releases) < 2:  # until both releases are open and have answered
+            both.run(4 * given.clients, given.clients)
         before, most = memory().rss, [0]
 
         def watch() -> None:

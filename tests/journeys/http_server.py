@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,24 @@ class Server:
             assert time.monotonic() < end, "it did not come about"
             time.sleep(0.05)
 
+    def connected(self) -> socket.socket:
+        """A connection over which nothing was said yet."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
+
+
+def read_all(connection: socket.socket, enough: Callable[[bytes], bool] = lambda got: False) -> bytes:
+    """What comes until the far end closes, or until it is ``enough``; the connection is closed then."""
+    got = b""
+    try:
+        while part := connection.recv(65_536):
+            got += part
+            if enough(got):
+                break
+    except OSError:
+        pass
+    connection.close()
+    return got

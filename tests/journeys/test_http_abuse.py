@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import gzip
-import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.journeys.http_server import OPERATOR, READER, Server, desk
+from tests.journeys.http_server import OPERATOR, READER, Server, desk, read_all
 
 SEARCH = "/v1/test/search"
 JSON = {"Content-Type": "application/json"}
@@ -218,79 +215,6 @@ def test_what_is_hardly_http_is_answered_and_ended(server: Server, name: str, se
     assert server.get("/v1").status_code == 200
 
 
-def test_200_searches_at_once_are_answered_or_told_to_come_back(tmp_path: Path) -> None:
-    _, config = desk(tmp_path)
-    with Server(config, options=("--workers", "1", "--waiting", "4")) as server:
-        headers = {"Authorization": f"Bearer {READER}"}
-        limits = httpx2.Limits(max_connections=200)
-        with httpx2.Client(base_url=server.url, headers=headers, timeout=60, limits=limits) as client, \
-                concurrent.futures.ThreadPoolExecutor(200) as pool:  # fmt: skip
-            got = list(pool.map(lambda _: client.post(SEARCH, json={"query": "lost phone", "k": 200}), range(200)))
-        assert {entry.status_code for entry in got} == {200, 503}
-        away = [entry for entry in got if entry.status_code == 503]
-        assert all(entry.headers["retry-after"] == "1" and entry.json()["error"] == "Busy" for entry in away)
-        assert server.post(SEARCH, {"query": "lost phone"}).status_code == 200
-        assert f'kb_pool_turned_away_total{{pool="search"}} {float(len(away))}' in server.get("/metrics").text
-
-
-def test_a_search_that_takes_too_long_is_given_up_and_says_so(tmp_path: Path) -> None:
-    _, config = desk(tmp_path)
-    with Server(config, options=("--workers", "1", "--waiting", "64", "--seconds", "0.1")) as server:
-        with concurrent.futures.ThreadPoolExecutor(50) as pool:
-            sent = {"query": "vpn gateway phone badge password", "k": 200, "neighbours": 20, "fold": True}
-            got = list(pool.map(lambda _: server.post(SEARCH, sent), range(60)))
-        slow = [entry for entry in got if entry.status_code == 503]
-        assert {entry.status_code for entry in got} <= {200, 503}
-        assert slow
-        assert all(entry.headers["retry-after"] for entry in slow)
-        assert any("no answer within 0.1 s" in entry.json()["message"] for entry in slow)
-        server.until(lambda: server.post(SEARCH, {"query": "lost phone", "mode": "keyword"}).status_code == 200)
-
-
-def test_clients_that_dawdle_are_let_go(tmp_path: Path) -> None:
-    _, config = desk(tmp_path)
-    with Server(config) as server:
-        head = f"POST {SEARCH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\n".encode()
-        silent, dripping, bodiless = (_connected(server) for _ in range(3))
-        bodiless.sendall(head + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-        started = time.monotonic()
-        for byte in head[:30]:
-            if time.monotonic() - started > 9:
-                break
-            dripping.sendall(bytes([byte]))
-            time.sleep(0.3)
-        for connection, error in ((silent, b"the head of the request"), (dripping, b"the head of the request"),
-                                  (bodiless, b"the body did not arrive")):  # fmt: skip
-            connection.settimeout(20)
-            got = _all(connection)
-            assert got.startswith(b"HTTP/1.1 408 "), got[:200]
-            assert error in got
-        assert time.monotonic() - started < 25
-        assert server.get("/v1").status_code == 200
-
-
-def test_a_thousand_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
-    _, config = desk(tmp_path)
-    with Server(config, options=("--connections", "600")) as server:
-        server.get("/v1")
-        before = server.rss
-        held = [_connected(server) for _ in range(1_000)]
-        try:
-            for _ in range(5):
-                got = httpx2.post(
-                    server.url + SEARCH,
-                    json={"query": "lost phone"},
-                    headers={"Authorization": f"Bearer {READER}"},
-                    timeout=30,
-                )
-                assert got.status_code == 200
-            assert server.rss - before < CALM_MB * 1_000_000
-        finally:
-            for connection in held:
-                connection.close()
-        assert server.get("/v1").status_code == 200
-
-
 def test_hostile_text_of_documents_is_data_in_answers_and_one_line_in_logs(tmp_path: Path) -> None:
     from tests.support import refreshed, write
 
@@ -306,7 +230,7 @@ def test_hostile_text_of_documents_is_data_in_answers_and_one_line_in_logs(tmp_p
         assert got.headers["x-content-type-options"] == "nosniff"
         assert "<script>alert(1)</script>" in got.json()["hits"][0]["text"]
         sent = f"GET /v1/%0d%0a%1b[31m%e2%80%ae HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\n\r\n"
-        with _connected(server) as connection:
+        with server.connected() as connection:
             connection.sendall(sent.encode())
             connection.settimeout(10)
             assert connection.recv(100).startswith(b"HTTP/1.1 404 ")
@@ -325,29 +249,12 @@ def _documented(got: httpx2.Response, name: str) -> None:
         assert OPERATOR not in got.text, name
 
 
-def _connected(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
-
-
 def _spoken(server: Server, sent: bytes) -> bytes:
     """Everything that comes back; the far end closes, or is given ten seconds."""
-    with _connected(server) as connection:
+    with server.connected() as connection:
         try:
             connection.sendall(sent)
         except OSError:
             pass  # it was answered before all was sent
         connection.settimeout(10)
-        return _all(connection, enough=lambda got: b'"remedy"' in got)
-
-
-def _all(connection: socket.socket, enough: Callable[[bytes], bool] = lambda got: False) -> bytes:
-    got = b""
-    try:
-        while part := connection.recv(65_536):
-            got += part
-            if enough(got):
-                break
-    except OSError:
-        pass
-    connection.close()
-    return got
+        return read_all(connection, enough=lambda got: b'"remedy"' in got)
