@@ -64,16 +64,27 @@ def promote(
     run: Run,
     lift: bool = False,
     check_embedder: bool = True,
+    expected: int | None = None,
 ) -> Promotion:
-    """A person makes ``release`` current; works under a hold and keeps it unless ``lift``."""
+    """A person makes ``release`` current; works under a hold and keeps it unless ``lift``.
+
+    ``expected``, here and below, is the number of the newest record that the caller has seen: ReleaseConflictError where
+    somebody moved since.
+    """
     require_reason(reason)
+    _as_expected(repository.state(), expected)
     if release in repository.expired():
         raise RefusedError(f"{release} has expired", remedy="see: kb releases")
     manifest = repository.manifest(release)
     check_servable(repository, manifest, catalog, check_embedder=check_embedder)
     return repository.append(
         lambda state, stamp: log.promote(
-            state, release, manifest.digest, stamp, lift=lift, unblock=manifest.content_digest
+            _as_expected(state, expected),
+            release,
+            manifest.digest,
+            stamp,
+            lift=lift,
+            unblock=manifest.content_digest,
         ),
         reason=reason,
         run=run,
@@ -88,10 +99,11 @@ def rollback(
     reason: str,
     run: Run,
     check_embedder: bool = True,
+    expected: int | None = None,
 ) -> Promotion:
     """Go back to the release that was current before, or to ``to``; holds, and blocks the content it leaves."""
     require_reason(reason)
-    state = repository.state()
+    state = _as_expected(repository.state(), expected)
     if state.release is None:
         raise RefusedError("there is no current release to roll back from", remedy="see: kb history")
     target = to or state.previous
@@ -130,14 +142,18 @@ def undo(repository: Repository, catalog: Catalog, *, reason: str, run: Run, che
     return repository.append(lambda now, stamp: log.undo(_unmoved(now, state), before, stamp), reason=reason, run=run)
 
 
-def hold(repository: Repository, *, reason: str, run: Run) -> Promotion:
+def hold(repository: Repository, *, reason: str, run: Run, expected: int | None = None) -> Promotion:
     require_reason(reason)
-    return repository.append(log.hold, reason=reason, run=run)
+    return repository.append(
+        lambda state, stamp: log.hold(_as_expected(state, expected), stamp), reason=reason, run=run
+    )
 
 
-def lift(repository: Repository, *, reason: str, run: Run) -> Promotion:
+def lift(repository: Repository, *, reason: str, run: Run, expected: int | None = None) -> Promotion:
     require_reason(reason)
-    return repository.append(log.lift, reason=reason, run=run)
+    return repository.append(
+        lambda state, stamp: log.lift(_as_expected(state, expected), stamp), reason=reason, run=run
+    )
 
 
 def pin(repository: Repository, release: str, *, reason: str, run: Run, remove: bool = False) -> Promotion:
@@ -156,8 +172,13 @@ def require_reason(reason: str) -> None:
 
 def _unmoved(now: Promotion, planned: Promotion) -> Promotion:
     """What was checked must still be what is moved from: a rollback that arrived meanwhile must win."""
-    if now.seq != planned.seq:
+    return _as_expected(now, planned.seq)
+
+
+def _as_expected(now: Promotion, expected: int | None) -> Promotion:
+    if expected is not None and now.seq != expected:
+        said = f"{now.by} moved first: {now.kind} {now.release} at {now.at}" if now.seq else "nobody has moved yet"
         raise ReleaseConflictError(
-            f"{now.by} moved first: {now.kind} {now.release} at {now.at}", remedy="look at kb history, then try again"
+            f"{said} (record {now.seq}, not {expected})", remedy="look at kb history, then try again"
         )
     return now

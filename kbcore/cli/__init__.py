@@ -28,6 +28,7 @@ from kbcore.cli import (
     looking,
     moving,
     searching,
+    serving,
 )
 from kbcore.cli.output import INTERRUPTED
 from kbcore.search_log import asked_by
@@ -69,6 +70,7 @@ KINDS = (
     evalsets,
     moving,
     caring,
+    serving,
     agents,
 )
 for kind in KINDS:

@@ -60,6 +60,17 @@ class LiveRetriever:
     def release(self) -> str:
         return self.current().release
 
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """The releases that are open, the one that was moved to last last."""
+        with self._lock:
+            return tuple(retriever.release for retriever in self._warm.values())
+
+    def warm(self, release: str) -> Retriever | None:
+        """The retriever of a release by its full name, where it is open."""
+        with self._lock:
+            return next((retriever for retriever in self._warm.values() if retriever.release == release), None)
+
     def search(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
         """See ``Retriever.search``."""
         return self.current().search(query, k, **options)

@@ -12,6 +12,7 @@ from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.live import LiveRetriever
 from kbcore.retrieval.retriever import Retriever
 from kbcore.search_log import asked_by
+from kbcore.serving.opened import OpenReleases
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import ErasedIds
 
@@ -25,6 +26,7 @@ class Base:
         self._live: LiveRetriever | None = None
         self._read = threading.Lock()
         self._inventory: tuple[str, ErasedIds, Inventory] | None = None
+        self._named = OpenReleases(base.retriever)
 
     @property
     def name(self) -> str:
@@ -38,11 +40,29 @@ class Base:
             return self._live
 
     def retriever(self, release: str = "current") -> Retriever:
-        """A retriever on a release: the open one for ``current``, another is opened for this one call."""
-        now = self.live().current()
-        if release == "current" or self.base.repository.resolve(release) == now.release:
-            return now
-        return self.base.retriever(release)
+        """A retriever on a release: the open one for ``current``; of others the last ones asked for stay open."""
+        live = self.live()
+        if release == "current":
+            return live.current()
+        name = self.base.repository.resolve(release)
+        return live.warm(name) or self._named.get(name)
+
+    def opened(self) -> tuple[str, ...]:
+        """The releases that are open now; opens nothing. One that is open in two places stands here twice."""
+        live = self._live
+        return (*(live.opened if live else ()), *self._named.names())
+
+    def problem(self) -> str | None:
+        """Why this base cannot answer, or answers from a release that is not the promoted one. Runs a real search."""
+        try:
+            live = self.live()
+            with asked_by(None):
+                live.search("is anything there?", 1)
+            return live.problem
+        except KbError as error:
+            return error.message
+        except OSError as error:
+            return f"{type(error).__name__}: {error.strerror}"
 
     def document(self, doc_id: str, release: str = "current") -> tuple[str, str | None]:
         """The release that ``release`` names, and the text of a document in it: None where it holds none of this id, or
@@ -97,14 +117,5 @@ class Bases(Mapping[str, Base]):
     def problems(self) -> dict[str, str]:
         """By name, why a base cannot answer, or answers from a release that is not the promoted one; empty where all is
         well. Runs a real search on each."""
-        found: dict[str, str] = {}
-        for name, entry in self._by_name.items():
-            try:
-                live = entry.live()
-                with asked_by(None):
-                    live.search("is anything there?", 1)
-                if live.problem:
-                    found[name] = live.problem
-            except KbError as error:
-                found[name] = error.message
-        return found
+        found = {name: entry.problem() for name, entry in self._by_name.items()}
+        return {name: problem for name, problem in found.items() if problem}

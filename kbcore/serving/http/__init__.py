@@ -1,0 +1,1 @@
+"""``kb serve``: search, releases and their history over HTTP. FastAPI, uvicorn and prometheus-client are used here alone."""

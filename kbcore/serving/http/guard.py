@@ -1,0 +1,196 @@
+"""What every request passes before a route sees it: Host, Origin, tokens, and a body that is small, JSON and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import urllib.parse
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kbcore.serving.http.access import Access
+from kbcore.serving.http.failures import Refusal, body_of, response
+from kbcore.serving.http.strict_json import read_object
+
+MAX_BODY = 1_000_000
+BODY_SECONDS = 10.0
+LINGER_SECONDS, LINGER_BYTES = 1.0, 64 * 1024 * 1024
+LARGE = 65_536
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+Headers = list[tuple[bytes, bytes]]
+
+
+class Guard:
+    """Middleware around the whole application."""
+
+    def __init__(
+        self, app: ASGIApp, *, access: Access, hosts: Iterable[str] = (), body_seconds: float = BODY_SECONDS
+    ) -> None:
+        """``hosts`` are names, without a port, that the server may be called by beside those of the loopback."""
+        self.app = app
+        self.access = access
+        self.hosts = frozenset(name.lower() for name in (*LOOPBACK_NAMES, *hosts))
+        self.body_seconds = body_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers: Headers = scope["headers"]
+        try:
+            self._check_host(headers)
+            self._check_origin(scope["method"], headers)
+            client = scope["client"][0] if scope.get("client") else None
+            scope.setdefault("state", {})["caller"] = self.access.admit(
+                scope["method"], scope["path"], scope["query_string"], headers, client
+            )
+            body = await self._body(scope["method"], headers, receive)
+        except Refusal as refusal:
+            scope.setdefault("state", {})["error"] = refusal.error
+            await _refuse(refusal, scope, receive, send)
+            return
+        await self.app(scope, _replayed(body, receive), send)
+
+    def _check_host(self, headers: Headers) -> None:
+        """A page that made its own name point to this machine still calls us by that name."""
+        given = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(given) != 1 or _name(given[0]) not in self.hosts:
+            raise Refusal(
+                421,
+                "WrongHost",
+                f"this server does not answer to {given[0][:100]!r}" if given else "the Host header is missing",
+                "call it by a name it was started with, or start it with --allow-host NAME",
+            )
+
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        """No page of another origin reads or moves anything: there is no CORS here, and a foreign Origin is refused."""
+        found = dict(headers)
+        origin = found.get(b"origin")
+        if origin is not None:
+            parts = urllib.parse.urlsplit(origin.decode("latin-1"))
+            same = (
+                parts.scheme in ("http", "https") and parts.netloc.lower() == found[b"host"].decode("latin-1").lower()
+            )
+            if not same:
+                raise Refusal(403, "ForeignOrigin", "pages of another origin are not answered", "call from a program")
+        site = found.get(b"sec-fetch-site", b"none")
+        if site not in (b"none", b"same-origin") and (method != "GET" or found.get(b"sec-fetch-mode") != b"navigate"):
+            raise Refusal(403, "ForeignOrigin", "pages of another site are not answered", "call from a program")
+
+    async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
+        found = dict(headers)
+        length = found.get(b"content-length", b"0")
+        if method != "POST":
+            if b"transfer-encoding" in found or length != b"0":
+                raise Refusal(400, "UnexpectedBody", f"a {method[:20]} request has no body here", close=True)
+            return b""
+        _check_type(found)
+        if not length.isdigit() or int(length[:20]) > MAX_BODY:
+            raise _too_large()
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                data = await _read(receive)
+        except TimeoutError:
+            raise Refusal(
+                408, "TooSlow", f"the body did not arrive within {self.body_seconds:g} s", "try again", close=True
+            ) from None
+        # A large body is read beside the event loop, which answers others meanwhile.
+        await asyncio.to_thread(read_object, data) if len(data) > LARGE else read_object(data)
+        return data
+
+
+def _check_type(headers: dict[bytes, bytes]) -> None:
+    kind, _, parameters = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
+    charset = parameters.strip().removeprefix("charset=").strip('"')
+    if kind.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        raise Refusal(
+            415,
+            "UnsupportedMediaType",
+            f"a body is JSON in UTF-8 here, not {kind[:60] or 'of no type'!r}",
+            "send it with Content-Type: application/json",
+            close=True,
+        )
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal(
+            415, "UnsupportedMediaType", "a body is not packed here", "send it without Content-Encoding", close=True
+        )
+
+
+def _too_large() -> Refusal:
+    return Refusal(
+        413,
+        "TooLarge",
+        f"a body has at most {MAX_BODY:,} bytes",
+        "ask a shorter question, or a smaller filter",
+        close=True,
+    )
+
+
+async def _read(receive: Receive) -> bytes:
+    """Counted while it arrives, whatever its headers said."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "Disconnected", "the caller went away before its request was whole", close=True)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY:
+            raise _too_large()
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Say why; where the connection ends, read on for a moment, or a caller who is still sending would never see it."""
+    if "connection" not in refusal.headers:
+        await response(refusal)(scope, receive, send)
+        return
+    body = body_of(refusal)
+    start = response(refusal)
+    await send({"type": "http.response.start", "status": refusal.status, "headers": start.raw_headers})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            await _discard(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _discard(receive: Receive) -> None:
+    size = 0
+    while size < LINGER_BYTES:
+        message: Any = await receive()
+        size += len(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.rpartition(":")[0] if ":" in host else host
+
+
+def allowed_hosts(bound_to: str, allowed: Iterable[str]) -> list[str]:
+    """The names a server may be called by: those that were allowed, and the one address it is bound to."""
+    own = [] if bound_to in ("0.0.0.0", "::", "") else [f"[{bound_to}]" if ":" in bound_to else bound_to]
+    return [*own, *allowed]

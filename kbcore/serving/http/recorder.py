@@ -1,0 +1,60 @@
+"""Every request counted and logged, and no failure of ours told to a caller."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kbcore.serving.http.failures import internal, response
+from kbcore.serving.http.logs import log, request_line
+from kbcore.serving.http.metrics import NO_ROUTE, Metrics
+
+MAX_PATH = 200
+
+
+class Recorder:
+    """The outermost middleware."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self.app = app
+        self.metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = 0
+        release: str | None = None
+
+        async def sending(message: Message) -> None:
+            nonlocal status, release
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                release = next((value.decode() for name, value in message["headers"] if name == b"kb-release"), None)
+            await send(message)
+
+        state = scope.setdefault("state", {})
+        try:
+            await self.app(scope, receive, sending)
+        except Exception:
+            log.exception("a request failed", extra={"fields": {"path": scope["path"][:MAX_PATH]}})
+            if not status:
+                await response(internal())(scope, receive, sending)
+        seconds = time.perf_counter() - started
+        route = getattr(scope.get("route"), "path", NO_ROUTE)
+        self.metrics.answered(route, scope["method"], status, seconds)
+        caller = state.get("caller")
+        # The query string is left out: it holds the question.
+        request_line(
+            method=scope["method"][:20],
+            path=scope["path"][:MAX_PATH],
+            status=status,
+            ms=round(seconds * 1000, 1),
+            release=release,
+            client=scope["client"][0] if scope.get("client") else None,
+            caller=caller.name if caller else None,
+            error=state.get("error"),
+            query=state.get("query"),
+        )

@@ -1,0 +1,37 @@
+"""One line a record, whatever is in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from kbcore.serving.http.logs import JsonLines
+
+HOSTILE = [
+    "a\nb", "a\r\nb", '{"level": "error"}\n', "\x1b[31mred", "\u202eabc", "\u2028", "\x85", "\x7f", "\x00", "\ud800",
+    "<script>", '=HYPERLINK("x")',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=ascii)
+def test_a_hostile_text_is_one_line_that_reads_back(text: str) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.Logger("t")
+    logger.addHandler(handler)
+    try:
+        raise ValueError(text)
+    except ValueError:
+        logger.exception("title %s", text, extra={"fields": {"path": text}})
+    written = stream.getvalue()
+    assert written.count("\n") == 1
+    assert written[:-1].isascii()
+    assert written[:-1].isprintable()
+    line = json.loads(written)
+    assert line["message"] == f"title {text}"
+    assert line["path"] == text
+    assert "ValueError" in line["traceback"]
