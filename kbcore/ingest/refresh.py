@@ -182,12 +182,11 @@ class _Refresh:
 
     def _refusal(self, plan: Plan) -> str | None:
         """Why the head that a refresh would leave would not be made current."""
-        if not self.promote:
-            return NOT_ASKED
         state = self.repository.state()
+        why = f"on hold: {state.hold['reason']}" if state.hold else None
         if plan.base.manifest is not None and not plan.publishes:
-            return refusal(state, plan.base.manifest)
-        return f"on hold: {state.hold['reason']}" if state.hold else None
+            why = refusal(state, plan.base.manifest)
+        return why if self.promote else why or NOT_ASKED
 
     def carry_out(self, plan: Plan, executor: Callable[[], Any]) -> RefreshReport:
         manifest = plan.base.manifest
@@ -235,7 +234,7 @@ class _Refresh:
             plan,
             release=manifest.release,
             promoted=admission is not None and admission.promoted,
-            why=admission.why_not if admission else NOT_ASKED,
+            why=admission.why_not if admission else refusal(self.repository.state(), manifest) or NOT_ASKED,
             promoted_from=admission.promoted_from if admission else None,
             judgement=admission.judgement if admission else None,
             work=work,
@@ -302,6 +301,8 @@ class _Refresh:
         shown = manifest or plan.base.manifest
         total = shown.totals["chunks"] if shown else new
         failed = {failure.doc_id for failure in plan.failures}
+        failed_before = {entry["doc_id"] for entry in self.last_check.get("exceptions", ())}
+        withheld = [held.doc_id for held in plan.withheld]
         return RefreshReport(
             release=release,
             parent=plan.base.release if plan.publishes or shown is None else shown.parent,
@@ -321,9 +322,14 @@ class _Refresh:
             texts_resumed=work["texts_resumed"],
             bytes_written=bytes_written,
             failures=[asdict(failure) for failure in plan.failures],
-            failures_changed=failed != {entry["doc_id"] for entry in self.last_check.get("exceptions", ())},
+            failures_changed=failed != failed_before,
+            recovered=sorted(failed_before - failed),
+            standing=failed == failed_before
+            and set(withheld) == set(self.last_check.get("withheld", ()))
+            and list(refused) == self.last_check.get("refused", [])
+            and (judgement is None or judgement.passes or judgement.repeated),
             skipped=[{"doc_id": doc_id, "reason": reason} for doc_id, reason in plan.skipped],
-            withheld_removals=[held.doc_id for held in plan.withheld],
+            withheld_removals=withheld,
             sources=plan.sources,
             run=self.run.name,
             dry_run=dry_run,
