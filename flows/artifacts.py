@@ -76,7 +76,7 @@ def refresh_report(
     config: str | None = None,
 ) -> str:
     """What one refresh listed, fetched, embedded, reused, carried over and withheld, and where the releases stand now."""
-    moved = f"promoted, readers had {report['promoted_from']}" if report["promoted"] else (
+    moved = f"promoted, readers had {report['promoted_from'] or 'nothing'}" if report["promoted"] else (
         f"not promoted: {cell(report['not_promoted'])}"
     )  # fmt: skip
     counts = {

@@ -16,6 +16,7 @@ from flows.artifacts import failure_report, key_for
 from kbcore.config import DEFAULT_FILE, load
 from kbcore.errors import KbError
 from kbcore.ingest.report import about_source
+from kbcore.promotion import ALREADY_CURRENT
 
 
 class SourcesFailed(KbError):
@@ -66,6 +67,11 @@ def refresh_said(report: dict[str, Any]) -> str:
         moved = "promoted"
     elif report["outcome"] == "refused":
         moved = "; ".join(report["refused"])
+    elif report["not_promoted"] == ALREADY_CURRENT:
+        moved = "current"
+    elif (gate := report["gate"]) and not gate["passes"]:
+        # Prefect makes events of states: no words of questions or documents, which the artifact has.
+        moved = f"not promoted (the gate says {gate['verdict']}: {len(gate['reasons'])} reasons)"
     else:
         moved = f"not promoted ({report['not_promoted']})"
     counts = f"{len(report['failures'])} failed, {len(report['withheld_removals'])} withheld"

@@ -128,7 +128,9 @@ def _sources(base: KnowledgeBase, secrets: Secrets) -> list[Check]:
         try:
             seen = make_source(section, cache=source_cache(base.folder, section), secrets=secrets).probe()
         except SourceError as error:
-            raise SourceError(error.message, remedy=f"{error.remedy}; it is configured in {config.file}") from error
+            # The name of the check says which source it is.
+            said = error.message.removeprefix(f"source {section.name!r}: ")
+            raise SourceError(said, remedy=f"{error.remedy}; it is configured in {config.file}") from error
         return Check(f"source {section.name}", "ok", seen)
 
     return [_guard(f"source {section.name}", lambda section=section: look(section)) for section in config.sources]  # type: ignore[misc]

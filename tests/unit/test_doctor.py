@@ -337,3 +337,8 @@ def test_storage_that_may_not_be_written_is_mended_by_a_right_and_not_by_moving_
 def test_doctor_and_readme_name_the_same_way_to_start_prefect(base: KnowledgeBase, tmp_path: Path) -> None:
     assert "make serve" in examined(tmp_path)["prefect"].detail
     assert "make serve" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_finding_about_a_source_names_it_once(base: KnowledgeBase, tmp_path: Path) -> None:
+    (tmp_path / "docs").rename(tmp_path / "away")
+    assert examined(tmp_path)["source docs"].detail.startswith(f"{tmp_path}/docs does not exist")
