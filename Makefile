@@ -22,8 +22,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 run: install
 	env -u PREFECT_API_URL -u PREFECT_API_KEY PREFECT_HOME=$(CURDIR)/$(VENV)/prefect PREFECT_LOGGING_LEVEL=WARNING DO_NOT_TRACK=1 $(BIN)/python -m flows.demo config/kb.toml
 
+# Of your own files: make serve CONFIG="one.toml two.toml", or KB_CONFIG=one.toml make serve
+CONFIG ?= $(or $(KB_CONFIG),config/kb.toml)
+
 serve: install
-	$(BIN)/python -m flows.deployments config/kb.toml
+	DO_NOT_TRACK=1 $(BIN)/python -m flows.deployments $(CONFIG)
 
 test: install-dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long and not wiki"

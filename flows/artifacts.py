@@ -29,6 +29,37 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
+def figure(value: float | None) -> str | None:
+    """A number of days, to three digits at most: 0.04, 6.9, 120."""
+    return None if value is None else f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+
+
+def yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def failure_report(flow: str, kb: str, message: str, remedy: str) -> str:
+    """Why a run failed, and what to do."""
+    return "\n\n".join(
+        [f"## {flow} of {cell(kb)} failed", cell(message), *([f"**To do:** {cell(remedy)}"] if remedy else [])]
+    )
+
+
+def rollback_report(record: dict[str, Any], before: str | None, releases: Sequence[dict[str, Any]]) -> str:
+    """Where readers were moved, why, what holds now, and the releases."""
+    hold = record["hold"]
+    parts = [
+        f"## Readers went back from {cell(before)} to {cell(record['release'])}",
+        f"**Reason:** {cell(record['reason'])} ({cell(record['by'])}, {cell(record['at'])})",
+    ]
+    if hold:
+        parts.append(
+            f"**On hold:** {cell(hold['reason'])}. Scheduled refreshes promote nothing until: "
+            '`kb hold --lift --reason "..."`'
+        )
+    return "\n\n".join([*parts, "### Releases", release_table(releases)])
+
+
 def release_table(releases: Sequence[dict[str, Any]]) -> str:
     """The releases of a knowledge base, newest first."""
     rows = [
@@ -39,10 +70,13 @@ def release_table(releases: Sequence[dict[str, Any]]) -> str:
 
 
 def refresh_report(
-    report: dict[str, Any], releases: Sequence[dict[str, Any]], freshness: dict[str, Any] | None = None
+    report: dict[str, Any],
+    releases: Sequence[dict[str, Any]],
+    freshness: dict[str, Any] | None = None,
+    config: str | None = None,
 ) -> str:
     """What one refresh listed, fetched, embedded, reused, carried over and withheld, and where the releases stand now."""
-    moved = f"promoted, readers had {report['promoted_from']}" if report["promoted"] else (
+    moved = f"promoted, readers had {report['promoted_from'] or 'nothing'}" if report["promoted"] else (
         f"not promoted: {cell(report['not_promoted'])}"
     )  # fmt: skip
     counts = {
@@ -51,7 +85,9 @@ def refresh_report(
         "failed": len(report["failures"]),
         "withheld": len(report["withheld_removals"]),
     }
-    parts = [
+    held = len(report["withheld_removals"])
+    parts = withheld_section(report["withheld_removals"], config) if held else []
+    parts += [
         f"## {report['outcome']}: {report['release']} ({moved})",
         table(list(counts), [list(counts.values())]),
         table(
@@ -63,24 +99,33 @@ def refresh_report(
         table(
             ["source", "type", "listed", "items", "complete", "error"],
             [
-                [s["name"], s["type"], s["listed_at"], s["items"], s["complete"], s.get("error")]
+                [s["name"], s["type"], s["listed_at"], s["items"], yes(s["complete"]), s.get("error")]
                 for s in report["sources"]
             ],
         ),
     ]
     parts += [f"**Refused:** {cell(reason)}" for reason in report["refused"]]
     if report["failures"]:
-        rows = [[f["doc_id"], f["reason"], f["since"], f["carried_over"]] for f in report["failures"]]
+        rows = [[f["doc_id"], f["reason"], f["since"], yes(f["carried_over"])] for f in report["failures"]]
         parts += ["### Documents that failed", table(["document", "reason", "since", "former version kept"], rows)]
     if report["flagged"]:
         rows = [[entry["doc_id"], ", ".join(entry["flags"])] for entry in report["flagged"]]
         parts += ["### Documents whose text is doubtful", table(["document", "why"], rows)]
-    if report["withheld_removals"]:
-        parts += ["### Removals withheld", table(["document"], [[doc_id] for doc_id in report["withheld_removals"]])]
     if freshness:
         parts += ["### Ages", age_table(freshness)]
     parts += ["### Releases", release_table(releases)]
     return "\n\n".join(parts)
+
+
+def withheld_section(documents: Sequence[str], config: str | None) -> list[str]:
+    """What waits for a person comes first, with both ways to approve it."""
+    count = len(documents)
+    command = "kb refresh" + (f" -c {config}" if config else "") + f" --approve-removals {count}"
+    return [
+        f"## {count} removal{'s' * (count != 1)} withheld",
+        f"If they are meant, run this deployment with approve\\_removals = {count}, or: {cell(command)}",
+        table(["document"], [[doc_id] for doc_id in documents]),
+    ]
 
 
 def gate_section(gate: dict[str, Any]) -> list[str]:
@@ -154,8 +199,22 @@ def _figure(value: float | None, sign: str = "") -> str | None:
 
 def age_table(freshness: dict[str, Any]) -> str:
     """The age of what readers get, by source."""
-    columns = ("source", "documents", "confirmed_at", "age_days", "target_days", "stale", "carried_over", "withheld")
-    return table(columns, [[source[name] for name in columns] for source in freshness["sources"]])
+    columns = (
+        "source",
+        "documents",
+        "last confirmed",
+        "age (days)",
+        "target (days)",
+        "state",
+        "carried over",
+        "withheld",
+    )
+    rows = [
+        [s["source"], s["documents"], s["confirmed_at"], figure(s["age_days"]), figure(s["target_days"]),
+         "stale" if s["stale"] else "failing" if s["error"] else "fresh", s["carried_over"], s["withheld"]]
+        for s in freshness["sources"]
+    ]  # fmt: skip
+    return table(columns, rows)
 
 
 def maintenance_report(

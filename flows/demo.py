@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from flows.freshness import freshness
+from flows.runs import in_words
 from kbcore.config import DEFAULT_FILE
 
 QUESTIONS = (
@@ -31,4 +32,4 @@ def kb(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    in_words(lambda: main(*sys.argv[1:2]))

@@ -8,8 +8,10 @@ is started on this machine, with its database on disk, and stopped with it.
 from __future__ import annotations
 
 import datetime
+import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from prefect import serve
@@ -22,8 +24,10 @@ from flows.compare import compare
 from flows.freshness import freshness
 from flows.maintenance import maintenance
 from flows.rollback import rollback
-from flows.server import local_server
+from flows.runs import in_words
+from flows.server import ServerDidNotStart, local_server
 from kbcore.config import DEFAULT_FILE, Config, load
+from kbcore.errors import ConfigError, KbError
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,8 @@ class Deployment:
     cron: str | None = None
     every_seconds: int | None = None
     timezone: str = "UTC"
-    tags: tuple[str, ...] = field(default=("kbcore",))
+    tags: tuple[str, ...] = ("kbcore",)
+    description: str = ""
 
     def schedule(self) -> Schedule | None:
         if self.every_seconds is not None:
@@ -52,29 +57,67 @@ class Deployment:
             schedules=[schedule] if schedule else None,
             concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.CANCEL_NEW),
             tags=list(self.tags),
+            description=self.description,
         )
         assert isinstance(deployment, RunnerDeployment)
         return deployment
 
 
+FRESHNESS = (
+    "Lists the sources, publishes what changed as a release and moves readers to it if it passes the gate. Run it by hand "
+    "with approve_removals = N to let N withheld removals through, or with accept_failures to publish although too many "
+    "documents failed."
+)
+MAINTENANCE = (
+    "Reads every release in full and checks everything else. Changes nothing; fails if something needs a person."
+)
+ROLLBACK = (
+    "Moves readers back to the release they had before, or to the one named in 'to', and sets a hold, so that no schedule "
+    "moves them again. Asks for the reason, which the log keeps."
+)
+COMPARE = "Asks two releases the same questions and leaves what got better, what got worse and why as an artifact."
+
+
 def deployments(config: Config) -> list[Deployment]:
-    """What is served for one knowledge base."""
+    """What is served for one knowledge base. The rollback has no reason filled in: whoever starts it is asked."""
     kb, schedule = config.kb.name, config.schedule
     parameters = {"config": config.file}
+    every, zone, tags = schedule.every_seconds, schedule.timezone, ("kbcore", kb)
     return [
-        Deployment(freshness, f"freshness-{kb}", parameters, schedule.cron, schedule.every_seconds, schedule.timezone),
-        Deployment(maintenance, f"maintenance-{kb}", parameters, schedule.maintenance or None, None, schedule.timezone),
-        Deployment(rollback, f"rollback-{kb}", {**parameters, "reason": "started from Prefect"}),
-        Deployment(compare, f"compare-{kb}", parameters),
+        Deployment(freshness, f"freshness-{kb}", parameters, schedule.cron, every, zone, tags, FRESHNESS),
+        Deployment(
+            maintenance, f"maintenance-{kb}", parameters, schedule.maintenance or None, None, zone, tags, MAINTENANCE
+        ),
+        Deployment(rollback, f"rollback-{kb}", parameters, tags=tags, description=ROLLBACK),
+        Deployment(compare, f"compare-{kb}", parameters, tags=tags, description=COMPARE),
     ]
 
 
-def main(*configs: str) -> None:
-    """Serve the deployments of one knowledge base or several."""
-    found = [deployment for config in configs or (DEFAULT_FILE,) for deployment in deployments(load(config))]
-    with local_server():
-        serve(*(deployment.build() for deployment in found), pause_on_shutdown=False)
+def load_all(files: Sequence[str]) -> list[Config]:
+    """The configurations of ``files``. ConfigError where two of them name one knowledge base: their deployments would
+    replace each other."""
+    found: dict[str, Config] = {}
+    for file in files:
+        config = load(file)
+        if other := found.get(config.kb.name):
+            raise ConfigError(
+                f"{other.file} and {file} both name the knowledge base {config.kb.name!r}",
+                remedy="give each a [kb] name of its own (KB_KB__NAME, where it is set, names them all)",
+            )
+        found[config.kb.name] = config
+    return list(found.values())
+
+
+def main(*files: str) -> None:
+    """Serve the deployments of one knowledge base or several: of ``files``, else of KB_CONFIG, else config/kb.toml."""
+    configs = load_all(files or (os.environ.get("KB_CONFIG") or DEFAULT_FILE,))
+    found = [deployment for config in configs for deployment in deployments(config)]
+    try:
+        with local_server():
+            serve(*(deployment.build() for deployment in found), pause_on_shutdown=False)
+    except ServerDidNotStart as error:
+        raise KbError(str(error), remedy="look at PREFECT_HOME, or name a server in PREFECT_API_URL") from None
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    in_words(lambda: main(*sys.argv[1:]))

@@ -1,7 +1,8 @@
-"""Events of a knowledge base, for automations to act on: published, promoted, refused, stale."""
+"""Events of a knowledge base, for automations to act on: published, promoted, refused; a source failed, or is stale."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from prefect.events import emit_event
@@ -9,12 +10,13 @@ from prefect.events import emit_event
 PUBLISHED = "kb.release.published"
 PROMOTED = "kb.release.promoted"
 REFUSED = "kb.release.refused"
+FAILED = "kb.source.failed"
 STALE = "kb.source.stale"
 
 
 def emit_refresh(kb: str, report: dict[str, Any], freshness: dict[str, Any] | None) -> None:
     """What one refresh came to, as events of the knowledge base and of its stale sources. Names and counts only: no text
-    of a document leaves with them."""
+    of a document leaves with them. What is refused or withheld is told once, and again when it is something else."""
     release = report["release"]
     changes = {key: value for key, value in report["changes"].items() if value}
     if report["outcome"] == "published":
@@ -22,15 +24,27 @@ def emit_refresh(kb: str, report: dict[str, Any], freshness: dict[str, Any] | No
     gate = report.get("gate")
     reasons = list(report["refused"])
     if report["withheld_removals"] and not reasons:
-        reasons.append(f"{len(report['withheld_removals'])} removals are withheld")
+        reasons.append(withheld_said(len(report["withheld_removals"])))
     if gate and not gate["passes"]:
         reasons += _refusals(gate)
-    if reasons:
+    if reasons and not report["standing"]:
         verdict = gate["verdict"] if gate else None
         _emit(kb, REFUSED, {"release": release, "reasons": reasons, "verdict": verdict, "run": report["run"]})
     if report["promoted"]:
         _emit(kb, PROMOTED, {"release": release, "from": report["promoted_from"], "run": report["run"]})
+    emit_failed(kb, report["sources"], report["run"])
     emit_stale(kb, freshness)
+
+
+def withheld_said(count: int) -> str:
+    return "1 removal is withheld" if count == 1 else f"{count} removals are withheld"
+
+
+def emit_failed(kb: str, sources: Sequence[dict[str, Any]], run: str) -> None:
+    """Sources that could not be listed, each with the reason."""
+    for source in sources:
+        if source.get("error"):
+            _emit(kb, FAILED, {"source": source["name"], "reason": source["error"], "run": run}, source=source["name"])
 
 
 def _refusals(gate: dict[str, Any]) -> list[str]:
@@ -49,9 +63,10 @@ def emit_stale(kb: str, freshness: dict[str, Any] | None) -> None:
             _emit(kb, STALE, {key: source[key] for key in figures}, source=source["source"])
 
 
-def emit_promotion(kb: str, record: dict[str, Any]) -> None:
-    """A move of readers that a flow made."""
-    _emit(kb, PROMOTED, {"release": record["release"], "kind": record["kind"], "seq": record["seq"]})
+def emit_promotion(kb: str, record: dict[str, Any], before: str | None) -> None:
+    """A move of readers from ``before`` that a flow made."""
+    figures = {name: record[name] for name in ("release", "kind", "seq", "reason")}
+    _emit(kb, PROMOTED, {**figures, "from": before})
 
 
 def _emit(kb: str, event: str, payload: dict[str, Any], *, source: str | None = None) -> None:

@@ -7,18 +7,25 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.artifacts import key_for, release_table
+from flows.artifacts import key_for, rollback_report
 from flows.events import emit_promotion
+from flows.runs import completed, failed, kb_name, run_name
 from flows.tasks import releases_task, rollback_task
-from kbcore.config import DEFAULT_FILE, load
+from kbcore.config import DEFAULT_FILE
+from kbcore.errors import KbError
 
 
-@flow(name="rollback", persist_result=False)
-def rollback(reason: str, to: str | None = None, config: str = DEFAULT_FILE) -> dict[str, Any]:
+@flow(name="rollback", flow_run_name=run_name, persist_result=False)
+def rollback(reason: str, to: str | None = None, config: str = DEFAULT_FILE) -> Any:
     """Roll back to ``to`` (default: the release that was current before); gives the promotion record."""
-    record = rollback_task(config, reason, to)
-    emit_promotion(load(config).kb.name, record)
+    kb = kb_name(config)
+    try:
+        record, before = rollback_task(config, reason, to)
+        releases = releases_task(config)
+    except KbError as error:
+        return failed("rollback", config, error)
+    emit_promotion(kb, record, before)
     create_markdown_artifact(
-        release_table(releases_task(config)), key=key_for("kb-releases", load(config).kb.name), description="Releases"
+        rollback_report(record, before, releases), key=key_for("kb-releases", kb), description="Rollback and releases"
     )
-    return record
+    return completed(f"rolled back from {before} to {record['release']}, on hold: {record['hold']['reason']}", record)

@@ -22,7 +22,7 @@ from kbcore.parsing.sandbox import version
 from kbcore.sources import ENVIRONMENT, Secrets, make_source
 from kbcore.store import layout
 from kbcore.store.lease import describe as holder
-from kbcore.store.lease import is_held
+from kbcore.store.lease import is_held, user
 from kbcore.store.probe import probe_storage
 from kbcore.types import Json
 from kbcore.verification import verify_release
@@ -128,7 +128,9 @@ def _sources(base: KnowledgeBase, secrets: Secrets) -> list[Check]:
         try:
             seen = make_source(section, cache=source_cache(base.folder, section), secrets=secrets).probe()
         except SourceError as error:
-            raise SourceError(error.message, remedy=f"{error.remedy}; it is configured in {config.file}") from error
+            # The name of the check says which source it is.
+            said = error.message.removeprefix(f"source {section.name!r}: ")
+            raise SourceError(said, remedy=f"{error.remedy}; it is configured in {config.file}") from error
         return Check(f"source {section.name}", "ok", seen)
 
     return [_guard(f"source {section.name}", lambda section=section: look(section)) for section in config.sources]  # type: ignore[misc]
@@ -172,7 +174,9 @@ def _storage(base: KnowledgeBase) -> list[Check]:
                     f"storage {result.name}",
                     "fail",
                     result.detail,
-                    f"move {base.folder} to a local file system with hard links",
+                    f"let {user()} write below {base.folder}, or run as another user"
+                    if result.denied
+                    else f"move {base.folder} to a local file system with hard links",
                 )
             )
         elif result.ok is None:
@@ -326,7 +330,7 @@ def _versions(base: KnowledgeBase, head: str) -> Check:
 def _prefect(environ: Mapping[str, str]) -> Check:
     url = environ.get("PREFECT_API_URL", "")
     if not url:
-        return Check("prefect", "ok", "no server is set; kb needs none, schedules need one: prefect server start")
+        return Check("prefect", "ok", "no server is set; kb needs none, and make serve starts one for schedules")
     host = urlsplit(url)
     if host.scheme not in ("http", "https") or not host.hostname:
         return Check(

@@ -14,9 +14,11 @@ from kbcore.cli.output import (
     POLICY,
     AsJson,
     ConfigFile,
+    count,
     emit,
     guarded,
     hint,
+    paragraph,
     progress,
     say,
     size,
@@ -102,8 +104,10 @@ def init(
     say(f"{'found' if existed else 'made'} the repository {base.folder.absolute()}")
     missing = [s.path for s in base.config.sources if isinstance(s, DirectorySection) and not Path(s.path).is_dir()]
     if missing:
-        say(f"next: name your sources in {file}: there is no folder {Path(missing[0]).absolute()} yet")
-    say(hint("next: kb doctor, then kb refresh", config))
+        there = f"there is no folder {Path(missing[0]).absolute()} yet"
+        paragraph(hint(f"next: name your sources in {file} ({there}), then kb doctor and kb refresh", config))
+    else:
+        say(hint("next: kb doctor, then kb refresh", config))
 
 
 @app.command()
@@ -113,14 +117,14 @@ def plan(
     as_json: AsJson = False,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="End with 5 if a refresh would publish.")] = False,
 ) -> None:
-    """Say what a refresh would do, the texts to embed included. Nothing is written."""
+    """Say what a refresh would do, the texts to embed included. Nothing is written. Ends with the code that the refresh
+    would end with, as far as that can be known without the gate."""
     report = _run(config, as_json, dry_run=True)
     if as_json:
         emit(report.to_json())
     else:
         _print_report(report, config)
-    if exit_code and report.outcome == "published":
-        raise typer.Exit(DIFFERENCES)
+    _end(report, exit_code=exit_code)
 
 
 @app.command()
@@ -160,12 +164,19 @@ def refresh(
         emit(report.to_json())
     else:
         _print_report(report, config)
+    _end(report, strict=strict)
+
+
+def _end(report: RefreshReport, *, strict: bool = False, exit_code: bool = False) -> None:
+    """End with the code that a report comes to; a plan with the one that the refresh would."""
     if any("error" in source for source in report.sources):
         raise typer.Exit(1)
     if report.gate and report.gate["verdict"] == "invalid":
         raise typer.Exit(INVALID)
     if report.withheld_removals or report.refused or (report.gate and not report.gate["passes"]):
         raise typer.Exit(POLICY)
+    if exit_code and report.outcome == "published":
+        raise typer.Exit(DIFFERENCES)
     if report.failures_changed or (strict and report.failures):
         raise typer.Exit(FAILURES_CHANGED)
 
@@ -185,23 +196,25 @@ def _duration(report: RefreshReport) -> str:
     seconds = report.estimated_seconds
     if not seconds:
         return ""
-    return f" (about {seconds:.0f} seconds)" if seconds < 90 else f" (about {seconds / 60:.0f} minutes)"
+    about = count(max(1, round(seconds)), "second") if seconds < 90 else count(round(seconds / 60), "minute")
+    return f" (about {about})"
 
 
 def _print_report(report: RefreshReport, config: Path | None) -> None:
+    from kbcore.ingest.refresh import NOT_ASKED
+    from kbcore.ingest.report import about_source
     from kbcore.promotion import ALREADY_CURRENT
 
     if report.dry_run:
         verb = "would publish a release" if report.outcome == "published" else "would publish nothing"
-        say(
-            f"a refresh {verb}: {report.texts_to_embed} texts to embed, {report.texts_reused} reused"
-            + _duration(report)
-        )
+        texts = f"{count(report.texts_to_embed or 0, 'text')} to embed, {report.texts_reused} reused"
+        paragraph(f"a refresh {verb}: {texts}{_duration(report)}")
         if report.outcome == "published" and report.content_digest:
             say(f"its content digest would be {report.content_digest[:12]}")
     elif report.outcome == "published":
-        say(f"published {report.release} on {report.parent or 'an empty repository'}: "
-            f"{report.chunks['total']} chunks, {report.chunks['new']} of them new; {report.texts_embedded} texts embedded, "
+        paragraph(f"published {report.release} on {report.parent or 'an empty repository'}: "
+            f"{count(report.chunks['total'], 'chunk')}, {report.chunks['new']} of them new; "
+            f"{count(report.texts_embedded, 'text')} embedded, "
             f"{report.texts_reused + report.texts_resumed} reused; {size(report.bytes_written)} written")  # fmt: skip
     elif report.outcome == "refused":
         say(f"refused: nothing is published{f', {report.release} stays the newest' if report.release else ''}")
@@ -210,7 +223,7 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
         stays = "stays the newest" if apart else "holds what the sources hold"
         say(f"unchanged: {report.release} {stays}; nothing published, nothing embedded")
     if report.took_over:
-        say(f"took over from {report.took_over}")
+        paragraph(f"took over from {report.took_over}")
     for setting in report.settings:
         say(f"every document is cut anew: {setting['name']} {setting['old']} -> {setting['new']}")
     counts = {**report.changes, "failed": len(report.failures), "withheld": len(report.withheld_removals)}
@@ -227,57 +240,64 @@ def _print_report(report: RefreshReport, config: Path | None) -> None:
     elif report.not_promoted is None:
         say(f"and would make {report.release or 'it'} current")
     else:
-        say(f"{'would not be' if report.dry_run else 'not'} promoted: {report.not_promoted}")
+        paragraph(f"{'would not be' if report.dry_run else 'not'} promoted: {report.not_promoted}")
+        if report.not_promoted == NOT_ASKED and report.release and not report.dry_run:
+            after = f"the next refresh promotes {report.release} if it passes the gate"
+            paragraph(hint(f'{after}, unless held: kb hold --reason "..."', config))
     if report.gate:
         _print_gate(report.gate, config)
     for source in report.sources:
         if "error" in source:
-            say(f"source {source['name']}: {source['error']}")
+            paragraph(about_source(source["name"], source["error"]))
         elif not source["complete"]:
-            say(f"source {source['name']}: the listing is incomplete, nothing of it counts as removed")
+            paragraph(f"source {source['name']}: the listing is incomplete, nothing of it counts as removed")
     for reason in report.refused:
-        say(hint(f"{reason}; look at them, then mend the source or: kb refresh --accept-failures", config))
+        paragraph(hint(f"{reason}; look at them, then mend the source or: kb refresh --accept-failures", config))
     if report.flagged:
-        table(["doubtful text", "why"], [[entry["doc_id"], ", ".join(entry["flags"])] for entry in report.flagged])
+        table(["doubtful text", "why"], [[entry["doc_id"], ", ".join(entry["flags"])] for entry in report.flagged],
+              sentences=True)  # fmt: skip
     if report.failures:
-        table(["failed", "reason", "since", "tried again", ""], [
+        table(["failed", "reason", "since", "tried again", "kept"], [
             [f["doc_id"], f["reason"], f["since"], f["retry_at"] or "next run",
-             "former version kept" if f["carried_over"] else ""] for f in report.failures
-        ])  # fmt: skip
+             "former version" if f["carried_over"] else "nothing"] for f in report.failures
+        ], sentences=True)  # fmt: skip
         if any(failure["retry_at"] for failure in report.failures):
-            say(
+            paragraph(
                 hint(
                     "those with a time are tried again then, or when they change; at once: kb refresh --retry-failed",
                     config,
                 )
             )
+    if report.recovered:
+        # A monitor that got exit code 4 of a run in which nothing failed looks for this line.
+        say(f"failed before, not now: {count(len(report.recovered), 'document')} (a change of what fails ends with 4)")
     if report.skipped:
-        table(["skipped", "reason"], [[s["doc_id"], s["reason"]] for s in report.skipped])
+        table(["skipped", "reason"], [[s["doc_id"], s["reason"]] for s in report.skipped], sentences=True)
     if report.withheld_removals:
-        count = len(report.withheld_removals)
-        say(hint(f"{count} removals withheld; if they are meant: kb refresh --approve-removals {count}", config))
+        held = len(report.withheld_removals)
+        said = f"{count(held, 'removal')} withheld; if {'it is' if held == 1 else 'they are'} meant"
+        paragraph(hint(f"{said}: kb refresh --approve-removals {held}", config))
         for doc_id in report.withheld_removals[:WITHHELD_SHOWN]:
             say(f"  {doc_id}")
-        if count > WITHHELD_SHOWN:
-            say(f"  and {count - WITHHELD_SHOWN} more: --json names them all")
+        if held > WITHHELD_SHOWN:
+            say(f"  and {held - WITHHELD_SHOWN} more: --json names them all")
 
 
 def _print_gate(gate: dict[str, Any], config: Path | None) -> None:
     """The verdict in one line where it lets pass; else every check that does not, and how to go on."""
-    count = len(gate["findings"])
     parts = [gate["verdict"].replace("_", " ") + ", as judged before" * gate["repeated"]]
     for name, found in list(gate["measures"].items())[:1]:
         after = found.get("new")
         if after is not None:
             before = found.get("old")
             parts.append(f"{name} " + (f"{before:.3f} -> " if before is not None else "") + f"{after:.3f}")
-    say(f"gate: {', '.join([*parts, f'{count} check' + 's' * (count != 1)])}")
+    say(f"gate: {', '.join([*parts, count(len(gate['findings']), 'check')])}")
     if gate["passes"]:
         return
     for finding in gate["findings"]:
         if finding["verdict"] != "pass":
             name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
-            say(f"  {finding['verdict']:7} {name}{finding['said']}")
+            paragraph(f"{finding['verdict']:7} {name}{finding['said']}", "  ")
     release = gate["release"]
     if gate["baseline"] and gate["set"]:
         say(hint(f"see what changed: kb compare current {release}", config))

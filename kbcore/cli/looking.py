@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbcore.cli.output import (
     DIFFERENCES,
-    POLICY,
     AsJson,
     ConfigFile,
     ReleaseArgument,
     ReleaseOption,
     emit,
     guarded,
+    hint,
+    paragraph,
     say,
     table,
 )
 from kbcore.errors import UsageError
+
+if TYPE_CHECKING:
+    from kbcore.store.manifest import Manifest
 
 app = typer.Typer()
 
@@ -36,7 +41,7 @@ def releases(config: ConfigFile = None, as_json: AsJson = False) -> None:
         emit([row.to_json() for row in rows])
         return
     if not rows:
-        say("nothing was published yet; publish with: kb refresh")
+        say(hint("nothing was published yet; publish with: kb refresh", config))
         return
     measured = next((row.quality["measure"] for row in rows if row.quality), None)
     table(
@@ -78,9 +83,7 @@ def show(
         emit(list(manifest.exceptions) if failures else body)
         return
     if failures:
-        table(["document", "reason", "since", "former version kept"], [
-            [e["doc_id"], e["reason"], e["since"], "yes" if e["carried_over"] else "no"] for e in manifest.exceptions
-        ])  # fmt: skip
+        _print_failures(manifest, config)
         return
     state = repository.state()
     rows: list[tuple[str, Any]] = [
@@ -117,6 +120,17 @@ def show(
         say(f"{len(manifest.exceptions)} documents failed; see: kb show {manifest.release} --failures")
 
 
+def _print_failures(manifest: Manifest, config: Path | None) -> None:
+    """Those of the release; what failed in runs that published nothing is known to kb freshness."""
+    if manifest.exceptions:
+        table(["document", "reason", "since", "kept"], [
+            [e["doc_id"], e["reason"], e["since"], "former version" if e["carried_over"] else "nothing"]
+            for e in manifest.exceptions
+        ], sentences=True)  # fmt: skip
+    else:
+        say(hint(f"none when {manifest.release} was built; since then: kb freshness", config))
+
+
 def _quality_rows(card: dict[str, Any] | None) -> list[tuple[str, Any]]:
     """What the newest scorecard says."""
     if card is None:
@@ -141,7 +155,7 @@ def _print_gate(gate: dict[str, Any] | None) -> None:
     for finding in gate["findings"]:
         if finding["verdict"] != "pass":
             name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
-            say(f"  {finding['verdict']:7} {name}{finding['said']}")
+            paragraph(f"{finding['verdict']:7} {name}{finding['said']}", "  ")
 
 
 @app.command()
@@ -191,47 +205,6 @@ def documents(
             for r in found
         ],
     )
-
-
-@app.command()
-@guarded
-def freshness(
-    release: ReleaseOption = "current",
-    documents: Annotated[
-        bool, typer.Option("--documents", help="Name the documents too that are over their target.")
-    ] = False,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Say how old what readers get is, by source, against its target. Ends with 3 if anything is over it."""
-    from kbcore.freshness import measure
-    from kbcore.knowledge_base import open_repository
-
-    base = open_repository(config)
-    found = measure(base.repository, base.config, base.repository.resolve(release))
-    if as_json:
-        emit(found.to_json())
-    else:
-        say(f"{found.release}: {'over its target' if found.stale else 'within its targets'}")
-        table(
-            ["source", "documents", "last listed", "last confirmed", "age (days)", "target", "", "carried over", "withheld"],
-            [
-                [s.source, s.documents, s.listed_at, s.confirmed_at, s.age_days, s.target_days,
-                 "stale" if s.stale else s.error and "failing", s.carried_over, s.withheld]
-                for s in found.sources
-            ],
-        )  # fmt: skip
-        for source in found.sources:
-            if source.error:
-                say(f"{source.source}: {source.error}")
-        shown = [d for d in found.documents if d.reason or (documents and d.stale)]
-        if shown:
-            table(
-                ["document", "age (days)", "", "reason", "since"],
-                [[d.doc_id, d.age_days, "stale" if d.stale else "", d.reason, d.since] for d in shown],
-            )
-    if found.stale:
-        raise typer.Exit(POLICY)
 
 
 @app.command()
@@ -294,7 +267,7 @@ def _print_difference(found: Any) -> None:
     rows += [["carried over", e["doc_id"], f"{e['reason']}, since {e['since']}"] for e in body["carried_over"]]
     rows += [["withheld", doc_id, "removal not approved"] for doc_id in body["withheld"]]
     if rows:
-        table(["", "document", ""], rows)
+        table(["", "document", ""], rows, sentences=True)
 
 
 @app.command()
@@ -308,6 +281,9 @@ def history(config: ConfigFile = None, as_json: AsJson = False) -> None:
     if as_json:
         emit([record.to_body() for record in reversed(records)])
         return
+    if not records:
+        say(hint("nothing was promoted yet; kb refresh publishes and promotes", config))
+        return
     before = [None, *(record.release for record in records)]
     table(
         ["seq", "when", "what", "from", "to", "hold", "by", "reason"],
@@ -315,6 +291,7 @@ def history(config: ConfigFile = None, as_json: AsJson = False) -> None:
             [r.seq, r.at, r.kind, was, r.release, "on hold" if r.hold else "", r.by, r.reason]
             for r, was in reversed(list(zip(records, before)))
         ],
+        sentences=True,
     )
 
 

@@ -32,7 +32,7 @@ Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; kept in the lo
 
 POLICY, FAILURES_CHANGED, DIFFERENCES, INVALID, INTERRUPTED = 3, 4, 5, 6, 130
 """Exit codes of what is no error; those of errors stand with their classes."""
-LEGIBLE, SHORT = 20, 8
+LEGIBLE, SHORT, WORD = 20, 8, 14
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _COMMAND = re.compile(r"\bkb (?:(?:config|evalset) )?[a-z]+")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -125,9 +125,12 @@ def paragraph(text: str, indent: str = "") -> None:
         print(line)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: bool = False) -> None:
-    """A table on stdout; numbers to the right. In a pipe it is as wide as its content; on a terminal long cells are cut
-    with an ellipsis, or, with ``records``, rows that do not fit are printed one value a line."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: bool = False, sentences: bool = False
+) -> None:
+    """A table on stdout; numbers to the right. In a pipe it is as wide as its content. On a terminal long cells are cut
+    with an ellipsis, or, with ``sentences``, broken between words; no column is ever left out: where not even the least
+    of each fits, and with ``records`` where they are not legible, rows are printed one value a line."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -140,22 +143,25 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: boo
     # Rich ends the program with 1 where the reader of a pipe went away; that is no error of ours.
     console_type = type("Pipe", (Console,), {"on_broken_pipe": _raise_broken_pipe})
     console = console_type() if terminal else console_type(width=max(80, wide + 2), force_terminal=False)
-    if records and terminal and sum(min(width, LEGIBLE) + 3 for width in widths) > console.width:
-        _records(columns, cells)
-        return
     kinds = [all(_number(row[i]) for row in cells if row[i]) for i in range(len(columns))]
     # A time that is cut says nothing.
     times = [bool(cells) and all(_TIME.fullmatch(row[i]) for row in cells if row[i]) for i in range(len(columns))]
+    short = WORD if sentences else SHORT
+    least = [min(width, LEGIBLE if number or exact else short) for width, number, exact in zip(widths, kinds, times)]
+    room = console.width - 3 * len(columns) + 2
+    legible = not records or sum(min(width, LEGIBLE) + 3 for width in widths) <= console.width
+    if terminal and not (legible and sum(least) <= room):
+        _records(columns, cells)
+        return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    least = [min(width, LEGIBLE if number or exact else SHORT) for width, number, exact in zip(widths, kinds, times)]
     # Rich would take the same from every column, and leave nothing of a narrow one.
-    shared = _shared(widths, least, console.width - 3 * len(columns) + 2) if terminal else widths
-    for name, number, width in zip(columns, kinds, shared):
+    shared = _shared(widths, least, room) if terminal else widths
+    for name, number, exact, width in zip(columns, kinds, times, shared):
         drawn.add_column(
             name,
             justify="right" if number and cells else "left",
-            overflow="ellipsis",
-            no_wrap=True,
+            overflow="fold" if sentences else "ellipsis",
+            no_wrap=number or exact or not sentences,
             min_width=width,
             max_width=width,
         )
@@ -183,9 +189,11 @@ def _records(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Rows too wide for the terminal: one value a line, in full."""
     space = max(map(len, columns), default=0)
     for number, row in enumerate(rows, start=1):
-        say(f"-- {number} " + "-" * max(0, space - len(str(number)) - 2))
+        if len(rows) > 1:
+            say(f"-- {number} " + "-" * max(0, space - len(str(number)) - 2))
         for name, value in zip(columns, row):
-            say(f"{name:<{space}}  {value}")
+            if name or value:
+                say(f"{name:<{space}}  {value}".rstrip())
 
 
 def _one_line(text: str) -> str:
@@ -196,9 +204,14 @@ def _number(text: str) -> bool:
     return text.replace(".", "", 1).replace(",", "").lstrip("+-").isdigit()
 
 
-def size(count: int) -> str:
+def count(number: int, noun: str) -> str:
+    """1 text, 2 texts."""
+    return f"{number} {noun}" + "s" * (number != 1)
+
+
+def size(number: int) -> str:
     """Bytes for people."""
-    value = float(count)
+    value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

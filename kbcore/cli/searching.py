@@ -193,7 +193,7 @@ def _print_against(left: SearchResult, right: SearchResult) -> None:
     for place, other in others.items():
         rows.append(["-", place, f"only {right.release}", f"{other.score:.3f}", other.doc_id, _short(other.text)])
     if rows:
-        table([left.release, right.release, "", "score", "document", "text"], rows)
+        table([left.release, right.release, "", "score", "document", "text"], rows, sentences=True)
 
 
 def _agreeing(a: str, b: str) -> int:

@@ -88,11 +88,13 @@ def _say(error: Any, file: Path, origins: Mapping[str, str]) -> str:
         section = SECTION_OF[where.pop(2)]
     where = [part for part in where if part != "file"]
     dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).removeprefix(".")
-    origin = origins.get(dotted, str(file))
+    origin = origins.get(dotted) or _variables(dotted, error["msg"], origins) or str(file)
     found = error["input"]
     if error["type"] == "extra_forbidden":
         inside = [part for part in where[2 if section is not Config else 0 : -1] if isinstance(part, str)]
         said = f"unknown key {dotted!r}{_nearest(str(where[-1]), _known(section, inside))}"
+    elif error["type"] == "missing" and dotted in ("kb", "kb.name"):
+        said = "[kb] name is missing"
     elif error["type"] == "missing":
         said = f"{dotted} is missing"
     elif error["type"] == "unknown_type":
@@ -112,6 +114,14 @@ def _say(error: Any, file: Path, origins: Mapping[str, str]) -> str:
         shown = "" if secret else f" (found {_without_login(repr(found))})"
         said = f"{dotted or 'configuration'}: {error['msg'].removeprefix('Value error, ')}{shown}"
     return f"{origin}: {said}"
+
+
+def _variables(section: str, said: str, origins: Mapping[str, str]) -> str:
+    """Where what is wrong concerns several settings of a section: the environment variables of those that it names."""
+    mine = {
+        dotted.removeprefix(f"{section}."): name for dotted, name in origins.items() if dotted.startswith(f"{section}.")
+    }
+    return ", ".join(name for key, name in mine.items() if name.startswith("KB_") and re.search(rf"\b{key}\b", said))
 
 
 def _without_login(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import zoneinfo
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kbcore.config.cron import check_cron
 from kbcore.config.duration import Duration, seconds_of
 from kbcore.config.gate import GateSection
 from kbcore.config.section import Section
@@ -93,9 +93,7 @@ class ScheduleSection(Section):
     def _five_fields(cls, value: str, info: ValidationInfo) -> str:
         if not value and info.field_name == "maintenance":
             return value
-        if len(value.split()) != 5 or not re.fullmatch(r"[\d*/,\-a-zA-Z?L#\s]+", value):
-            raise ValueError('a schedule has five fields, as in "0 6 * * 1-5": minute, hour, day, month, weekday')
-        return value
+        return check_cron(value)
 
     @property
     def every_seconds(self) -> int | None:

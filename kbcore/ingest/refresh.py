@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -15,15 +14,15 @@ from typing import Any
 from kbcore.clock import iso
 from kbcore.config import BuildSection, Config, SourceSection
 from kbcore.embedding.catalog import Catalog
-from kbcore.errors import ConfigError, KbError, ReleaseConflictError
+from kbcore.errors import ConfigError, ReleaseConflictError
 from kbcore.evaluation.gate import Judgement
-from kbcore.fingerprint import canonical
+from kbcore.ingest import validators
 from kbcore.ingest.admission import admit
 from kbcore.ingest.base import Base
 from kbcore.ingest.plan import Plan
 from kbcore.ingest.publish import publish
 from kbcore.ingest.recipe import Recipe
-from kbcore.ingest.refusal import flagged, refusals
+from kbcore.ingest.refusal import accepted, flagged, refusals
 from kbcore.ingest.report import RefreshReport
 from kbcore.ingest.survey import make_plan, parse_limits
 from kbcore.ingest.vectors import clear_parts, collect
@@ -37,7 +36,6 @@ from kbcore.store.repository import Repository, Run
 from kbcore.types import Json, Progress
 from kbcore.workers import dask_cluster, worker_pool
 
-VALIDATORS = f"{layout.CACHE}/validators.json"
 ATTEMPTS = 5
 NOT_ASKED = "asked not to promote"
 
@@ -65,8 +63,8 @@ def refresh(
     """Bring the repository up to date with its sources; the one function behind ``kb refresh`` and the flow.
 
     Publishes a release if anything changed and makes it current unless the gate (left out with ``gate=False``), a hold,
-    a blocked content or ``promote=False`` says no. Where too many documents failed, it publishes nothing unless
-    ``accept_failures``; documents that failed before are left alone for a while unless ``retry_failed``. Another run that
+    a blocked content or ``promote=False`` says no. Where too many documents failed, it publishes and promotes nothing
+    unless ``accept_failures``; documents that failed before are left alone for a while unless ``retry_failed``. Another run that
     publishes first makes this one plan again on the new head. ``secrets`` are where the configured sources look for
     theirs. LockedError if another run is under way, SourceError if no source could be listed; whatever is raised, nothing
     half-done can be seen.
@@ -135,7 +133,7 @@ class _Refresh:
 
     def __post_init__(self) -> None:
         self.last_check: Json = self.repository.last_check() or {}
-        self.validators = _read_validators(self.repository)
+        self.validators = validators.known(self.repository)
         self.rate: Json = {"texts": 0, "seconds": 0.0}
 
     def plan(self, sources: Sequence[Source], parser: ParserPool, executor: Callable[[], Any]) -> Plan:
@@ -167,28 +165,28 @@ class _Refresh:
             raise plan.unheard
         texts = plan.texts()
         known, _ = plan.base.vectors_of(texts, self.recipe.embedder_id)
+        refused = self._refused(plan)
         return self._report(
             plan,
             release=None if plan.publishes else plan.base.release,
             promoted=False,
-            why=self._refusal(plan),
+            why="refused" if refused else self._refusal(plan),
             work={"texts_embedded": 0, "texts_reused": len(known), "texts_resumed": 0},
             manifest=None,
             bytes_written=0,
             dry_run=True,
             texts_to_embed=len(texts) - len(known),
-            refused=self._refused(plan),
+            refused=refused,
             estimated_seconds=self._estimate(len(texts) - len(known)),
         )
 
     def _refusal(self, plan: Plan) -> str | None:
         """Why the head that a refresh would leave would not be made current."""
-        if not self.promote:
-            return NOT_ASKED
         state = self.repository.state()
+        why = f"on hold: {state.hold['reason']}" if state.hold else None
         if plan.base.manifest is not None and not plan.publishes:
-            return refusal(state, plan.base.manifest)
-        return f"on hold: {state.hold['reason']}" if state.hold else None
+            why = refusal(state, plan.base.manifest)
+        return why if self.promote else why or NOT_ASKED
 
     def carry_out(self, plan: Plan, executor: Callable[[], Any]) -> RefreshReport:
         manifest = plan.base.manifest
@@ -236,7 +234,7 @@ class _Refresh:
             plan,
             release=manifest.release,
             promoted=admission is not None and admission.promoted,
-            why=admission.why_not if admission else NOT_ASKED,
+            why=admission.why_not if admission else refusal(self.repository.state(), manifest) or NOT_ASKED,
             promoted_from=admission.promoted_from if admission else None,
             judgement=admission.judgement if admission else None,
             work=work,
@@ -253,7 +251,11 @@ class _Refresh:
         return None
 
     def _refused(self, plan: Plan) -> list[str]:
-        return refusals(plan, self.config.sources) if plan.publishes and not self.accept_failures else []
+        """Also where nothing else changed: what cannot be read any more is no confirmation of what readers have."""
+        return [] if self.accept_failures else refusals(plan, self.config.sources, self._accepted(plan))
+
+    def _accepted(self, plan: Plan) -> set[tuple[str, str]]:
+        return accepted(plan, self.last_check, all_of_them=self.accept_failures)
 
     def _write_check(self, plan: Plan, head: str | None, outcome: str, refused: Sequence[str] = ()) -> None:
         body: Json = {
@@ -271,19 +273,12 @@ class _Refresh:
             body["embedding"] = {**self.rate, "host": socket.gethostname(), "embedder_id": embedder_id}
         if refused:
             body["refused"] = list(refused)
+        if standing := self._accepted(plan):
+            body["accepted"] = [list(entry) for entry in sorted(standing)]
         if self.took_over:
             body["took_over"] = self.took_over
         self.repository.write_check(body, run=self.run)
-        held = plan.base.held
-        fresh = {doc_id: entry for doc_id, entry in self.validators.items() if doc_id in held}
-        fresh |= {doc_id: (etag, held[doc_id].content_sha256) for doc_id, etag in plan.etags.items()}
-        fresh |= {row.doc_id: (row.etag, row.content_sha256) for row in plan.rows if row.etag}
-        if fresh != self.validators:
-            try:
-                self.repository.store.replace(VALIDATORS, canonical(fresh))
-            except (OSError, KbError):
-                # Only a cache: without it the next run reads these files once more.
-                pass
+        validators.keep(self.repository, plan, self.validators)
 
     def _report(
         self,
@@ -306,6 +301,8 @@ class _Refresh:
         shown = manifest or plan.base.manifest
         total = shown.totals["chunks"] if shown else new
         failed = {failure.doc_id for failure in plan.failures}
+        failed_before = {entry["doc_id"] for entry in self.last_check.get("exceptions", ())}
+        withheld = [held.doc_id for held in plan.withheld]
         return RefreshReport(
             release=release,
             parent=plan.base.release if plan.publishes or shown is None else shown.parent,
@@ -325,9 +322,14 @@ class _Refresh:
             texts_resumed=work["texts_resumed"],
             bytes_written=bytes_written,
             failures=[asdict(failure) for failure in plan.failures],
-            failures_changed=failed != {entry["doc_id"] for entry in self.last_check.get("exceptions", ())},
+            failures_changed=failed != failed_before,
+            recovered=sorted(failed_before - failed),
+            standing=failed == failed_before
+            and set(withheld) == set(self.last_check.get("withheld", ()))
+            and list(refused) == self.last_check.get("refused", [])
+            and (judgement is None or judgement.passes or judgement.repeated),
             skipped=[{"doc_id": doc_id, "reason": reason} for doc_id, reason in plan.skipped],
-            withheld_removals=[held.doc_id for held in plan.withheld],
+            withheld_removals=withheld,
             sources=plan.sources,
             run=self.run.name,
             dry_run=dry_run,
@@ -341,12 +343,3 @@ class _Refresh:
 def source_cache(root: Path, section: SourceSection) -> Path:
     """Where a source of the repository at ``root`` may keep what spares it transfers."""
     return root / layout.CACHE / "sources" / section.name
-
-
-def _read_validators(repository: Repository) -> dict[str, tuple[str, str]]:
-    """By doc_id: the newest validator, and the digest of the bytes it stands for. Only a cache: it may be lost."""
-    try:
-        found = json.loads(repository.store.get(VALIDATORS))
-        return {str(doc_id): (str(etag), str(content)) for doc_id, (etag, content) in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}

@@ -16,7 +16,8 @@ class RefreshReport:
     dry run, None where a refresh would move them. ``content_digest`` is the release's, of a dry run the one it would
     have; ``estimated_seconds`` what embedding would take at the last rate of this machine, None where none is known.
     ``settings`` are those that differ from the base's, so that every document is cut or embedded anew. ``flagged`` are
-    documents whose text is doubtful. ``gate`` is what the gate said, None where it was not asked.
+    documents whose text is doubtful. ``gate`` is what the gate said, None where it was not asked. ``recovered`` failed in
+    the run before and do not now; ``standing`` says that all that is refused, withheld or failed was so in the run before.
     """
 
     release: str | None
@@ -42,6 +43,8 @@ class RefreshReport:
     took_over: str | None = None
     settings: list[Json] = field(default_factory=list)
     gate: Json | None = None
+    recovered: list[str] = field(default_factory=list)
+    standing: bool = False
     dry_run: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
     texts_to_embed: int | None = None
@@ -50,3 +53,8 @@ class RefreshReport:
 
     def to_json(self) -> Json:
         return asdict(self)
+
+
+def about_source(name: str, error: str) -> str:
+    """What is wrong with a source, with its name once: most errors of sources begin with it."""
+    return error if error.startswith(f"source {name!r}") else f"source {name}: {error}"

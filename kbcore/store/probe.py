@@ -22,11 +22,12 @@ LOW_SPACE = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """``ok`` is None where the finding is a remark, not a fault."""
+    """``ok`` is None where the finding is a remark, not a fault; ``denied`` says that this user may not write here."""
 
     name: str
     ok: bool | None
     detail: str
+    denied: bool = False
 
 
 class _Broken(Exception):
@@ -36,6 +37,11 @@ class _Broken(Exception):
 def _expect(kept: bool, detail: str) -> None:
     if not kept:
         raise _Broken(detail)
+
+
+def _denied(error: Exception) -> bool:
+    # Not EPERM: a file system without hard links says that.
+    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS)
 
 
 def probe_storage(store: LocalStore) -> list[ProbeResult]:
@@ -58,7 +64,7 @@ def _probed(store: LocalStore) -> list[ProbeResult]:
         except (OSError, _Broken) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise
-            results.append(ProbeResult(name, False, str(error) or type(error).__name__))
+            results.append(ProbeResult(name, False, str(error) or type(error).__name__, _denied(error)))
 
     try:
         store.root.mkdir(parents=True, exist_ok=True)
@@ -69,7 +75,7 @@ def _probed(store: LocalStore) -> list[ProbeResult]:
     except OSError as error:
         if error.errno in FULL:
             raise
-        return [ProbeResult("write", False, f"{folder} cannot be made: {error.strerror}")]
+        return [ProbeResult("write", False, f"{folder} cannot be made: {error.strerror}", _denied(error))]
     first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
 
     def write_and_sync() -> str:
@@ -146,5 +152,7 @@ def require_storage(store: LocalStore) -> None:
     if broken:
         raise StorageUnsupportedError(
             f"{store.root} cannot hold a repository: " + "; ".join(f"{r.name}: {r.detail}" for r in broken),
-            remedy="use a local file system with hard links (ext4, xfs, btrfs, APFS)",
+            remedy="choose a folder that this user may write to"
+            if all(result.denied for result in broken)
+            else "use a local file system with hard links (ext4, xfs, btrfs, APFS)",
         )

@@ -278,8 +278,13 @@ class Repository:
         refresh builds on, unless it is ``damaged``.
         """
         state = self.state()
-        if release in (state.release, *state.pins) or (release == self.head() and not damaged):
-            raise UsageError(f"{release} is current, the newest or pinned and cannot expire")
+        kept = {
+            "is current": release == state.release,
+            "is pinned": release in state.pins,
+            "is the newest, which the next refresh builds on,": release == self.head() and not damaged,
+        }
+        if why := [said for said, holds in kept.items() if holds]:
+            raise UsageError(f"{release} {', '.join(why)} and cannot expire".replace(",,", ","))
         if release not in self.releases():
             raise ReleaseNotFoundError(f"there is no release {release}", remedy="see: kb releases")
         body: Json = {

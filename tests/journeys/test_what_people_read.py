@@ -301,3 +301,103 @@ def test_a_refusal_of_the_gate_has_each_failed_check_on_a_line_and_the_commands_
         f"or without asking: kb refresh -c {desk.file} --no-gate",
     ]
     assert not any("; " in line and "canary" in line and "judged" in line for line in lines)
+
+
+def test_a_candidate_that_was_asked_for_says_that_the_next_refresh_promotes_it(desk: Desk) -> None:
+    said = desk("refresh", "--no-promote")
+    after = "the next refresh promotes r000002 if it passes the gate, unless held: kb hold -c"
+    assert after in said
+    assert after in desk("refresh", "--no-promote")
+    desk("hold", "--reason", "an audit")
+    held = desk("refresh", "--no-promote")
+    assert "not promoted: on hold: an audit" in held
+    assert after not in held
+    desk("hold", "--lift", "--reason", "done")
+    desk("refresh")
+    assert "r000002 is current" in desk("refresh", "--no-promote")
+
+
+def test_documents_that_failed_before_and_do_not_now_explain_the_exit_code(desk: Desk) -> None:
+    (desk.root / "docs" / "broken.html").write_bytes(b"\x00\x01\x02" * 99)
+    desk("refresh", code=4)
+    assert "none when r000001 was built; since then: kb freshness -c" in desk("show", "r1", "--failures")
+    assert "docs:broken.html" in desk("show", "--failures")
+    (desk.root / "docs" / "broken.html").write_text("<h1>Mended</h1><p>It reads.</p>")
+    assert "failed before, not now: 1 document (a change of what fails ends with 4)" in desk("refresh", code=4)
+    assert "failed before" not in desk("refresh")
+
+
+def test_a_plan_ends_with_the_code_that_the_refresh_ends_with(desk: Desk) -> None:
+    assert "1 text to embed" in desk("plan")
+    desk("plan", "--exit-code", code=5)
+    away = desk.root / "away"
+    write(away, {"one.md": "# One\n\nA text.\n"})
+    desk.file.write_text(desk.file.read_text() + f'[[sources]]\nname = "away"\npath = "{away}"\n')
+    desk("refresh")
+    away.rename(desk.root / "gone")
+    for arguments in (["plan"], ["plan", "--exit-code"], ["refresh", "--dry-run"], ["refresh"]):
+        said = desk(*arguments, code=1)
+        assert said.count("source 'away'") + said.count("source away") == 1
+    (desk.root / "gone").rename(away)
+    write(desk.root / "docs", dict.fromkeys(DOCUMENTS))
+    for arguments in (["plan"], ["refresh", "--dry-run"], ["refresh"]):
+        assert "4 removals withheld; if they are meant" in desk(*arguments, code=3)
+
+
+def test_a_plan_of_what_would_be_refused_says_so_and_ends_with_3(desk: Desk) -> None:
+    write(desk.root / "docs", {f"{n}.html": b"\x00\x01\x02" * 99 for n in range(20)})
+    for verb in ("plan", "refresh"):
+        assert "20 of 24 documents failed" in desk(verb, code=3)
+    assert desk("releases").count("r00000") == 1
+
+
+def test_a_move_that_never_was_and_failures_that_are_none_are_said_in_words(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk("init").count("next:") == 1
+    assert "nothing was promoted yet" in desk("history")
+    assert "nothing was published yet; publish with: kb refresh -c" in desk("releases")
+    desk("refresh")
+    assert "none when r000001 was built; since then: kb freshness -c" in desk("show", "--failures")
+
+
+def test_init_prints_one_next_line_also_where_the_sources_are_to_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "kb.toml"
+    file.parent.mkdir()
+    file.write_text(
+        f'[kb]\nname = "a"\nrepository = "{tmp_path}/r"\n[[sources]]\nname = "s"\npath = "{tmp_path}/none"\n'
+    )
+    said = CliRunner().invoke(app, ["init", "-c", str(file)]).output
+    lines = [line for line in said.splitlines() if line.startswith("next:")]
+    assert len(lines) == 1
+    assert f"there is no folder {tmp_path}/none yet" in lines[0]
+    assert "then kb doctor -c" in lines[0]
+
+
+def test_what_concerns_two_settings_is_said_of_the_variable_that_one_stands_in(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KB_CHUNKING__CONTEXT", "heading")
+    monkeypatch.setenv("KB_CHUNKING__SIZE", "3")
+    assert "kb: KB_CHUNKING__SIZE: chunking: size (3) must be larger" in desk("config", "show", code=2)
+    monkeypatch.delenv("KB_CHUNKING__SIZE")
+    desk.file.write_text(desk.file.read_text() + "[chunking]\nsize = 3\n")
+    assert f"kb: {desk.file}: chunking: size (3)" in desk("config", "show", code=2)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", '[kb]\nrepository = "r"\n'])
+def test_an_empty_configuration_says_which_setting_it_lacks(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "kb.toml"
+    file.write_text(text)
+    said = CliRunner().invoke(app, ["config", "show", "-c", str(file)])
+    assert (said.exit_code, "[kb] name is missing" in said.output) == (2, True)
+
+
+def test_a_release_that_cannot_expire_says_which_of_the_reasons_applies(desk: Desk) -> None:
+    desk("pin", "r1", "--reason", "audit")
+    said = desk("expire", "r000001", "--reason", "old", code=2)
+    assert "r000001 is current, is pinned, is the newest, which the next refresh builds on, and cannot expire" in said
+    desk("refresh")
+    assert "r000001 is pinned and cannot expire" in desk("expire", "r000001", "--reason", "old", code=2)
+    said = desk("expire", "r000002", "--reason", "old", code=2)
+    assert "r000002 is current, is the newest, which" in said
+    assert "pinned" not in said

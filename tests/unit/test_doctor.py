@@ -25,7 +25,7 @@ from kbcore.store import envelope, layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.objects import LocalStore
 from kbcore.store.probe import ProbeResult
-from tests.support import knowledge_base, refreshed, write
+from tests.support import ROOT, knowledge_base, refreshed, write
 
 CONFIG = """
 [kb]
@@ -319,3 +319,26 @@ def test_a_disk_that_cannot_be_read_is_a_finding_and_not_the_end(
 
     monkeypatch.setattr(LocalStore, "get", broken)
     assert examined(tmp_path)["releases"].status == "fail"
+
+
+def test_storage_that_may_not_be_written_is_mended_by_a_right_and_not_by_moving_it(
+    base: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("kbcore.store.objects.FileSystem.write", denied)
+    found = next(check for name, check in examined(tmp_path).items() if name.startswith("storage"))
+    assert found.status == "fail"
+    assert "write below" in found.remedy
+    assert "hard links" not in found.remedy
+
+
+def test_doctor_and_readme_name_the_same_way_to_start_prefect(base: KnowledgeBase, tmp_path: Path) -> None:
+    assert "make serve" in examined(tmp_path)["prefect"].detail
+    assert "make serve" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_finding_about_a_source_names_it_once(base: KnowledgeBase, tmp_path: Path) -> None:
+    (tmp_path / "docs").rename(tmp_path / "away")
+    assert examined(tmp_path)["source docs"].detail.startswith(f"{tmp_path}/docs does not exist")

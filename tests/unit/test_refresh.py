@@ -889,6 +889,55 @@ def test_failures_that_were_accepted_do_not_refuse_the_next_release(tmp_path: Pa
     assert refreshed(base, sources=[source], retry_failed=True).outcome == "refused"
 
 
+def test_a_mass_failure_is_refused_where_nothing_else_changed_and_promotes_nothing(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(41))
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.items["40.md"] += "More.\n"
+    assert not refreshed(base, sources=[source], promote=False).promoted
+    source.failing = {f"{n}.md": DocumentError("Permission denied") for n in range(30)}
+    # Their validators changed, their bytes cannot be read: no document is added, changed or removed.
+    source.items |= {name: text + " " for name, text in source.items.items() if name in source.failing}
+    planned = refreshed(base, sources=[source], dry_run=True)
+    report = refreshed(base, sources=[source])
+    assert (planned.outcome, planned.refused) == ("refused", report.refused)
+    assert "30 of 41 documents failed" in report.refused[0]
+    assert (report.outcome, report.release, report.promoted) == ("refused", "r000002", False)
+    assert base.repository.state().release == "r000001"
+    # A person who looked at them may go on, and is not asked again about the same ones, only about others.
+    assert refreshed(base, sources=[source], accept_failures=True).outcome == "unchanged"
+    again = refreshed(base, sources=[source], retry_failed=True)
+    assert (again.outcome, len(again.failures)) == ("unchanged", 30)
+    assert refreshed(base, sources=[source]).outcome == "unchanged"
+    source.failing = {name: DocumentError("another reason") for name in source.failing}
+    assert refreshed(base, sources=[source], retry_failed=True).outcome == "refused"
+
+
+def test_failures_of_a_source_that_is_down_refuse_nothing(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    away, here = Fake("away", pages(100)), Fake("here", pages(2))
+    base = fakes(tmp_path, "away", "here")
+    refreshed(base, sources=[away, here])
+    away.failing = {f"{n}.md": DocumentError("broken") for n in range(20)}
+    away.items |= {name: away.items[name] + " " for name in away.failing}
+    assert refreshed(base, sources=[away, here]).outcome == "unchanged"
+    away.down = True
+    here.items["new.md"] = "# New\n\nSomething about laptops.\n"
+    assert refreshed(base, sources=[away, here]).outcome == "published"
+
+
+def test_of_a_listing_in_part_the_share_that_failed_is_counted_over_all_that_is_held(tmp_path: Path) -> None:
+    knowledge_base(tmp_path)
+    source = Fake("s", pages(100))
+    base = fakes(tmp_path, "s")
+    refreshed(base, sources=[source])
+    source.failing = {f"{n}.md": DocumentError("broken") for n in range(20)}
+    source.items = {name: text + " " for name, text in source.items.items() if name in source.failing}
+    source.complete = False
+    assert refreshed(base, sources=[source]).outcome == "unchanged"
+
+
 def test_a_failure_that_may_pass_is_tried_again_at_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
