@@ -44,20 +44,26 @@ def releases(config: ConfigFile = None, as_json: AsJson = False) -> None:
         say(hint("nothing was published yet; publish with: kb refresh", config))
         return
     measured = next((row.quality["measure"] for row in rows if row.quality), None)
+    # Eighty columns hold it: what changed stands in one, the rest of a release is told by kb show.
     table(
-        ["release", "state", "created", *([measured] if measured else []), "documents", "+", "~", "-", "renamed", "chunks",
-         "segments", "content"],
+        ["release", "state", "created", *([measured] if measured else []), "docs", "changes", "chunks"],
         [
-            [r.release, r.state + ", pinned" * r.pinned + ", blocked" * r.blocked, r.created_at,
+            [r.release, r.state + ", pinned" * r.pinned + ", blocked" * r.blocked, (r.created_at or "")[:16].replace("T", " "),
              *([f"{r.quality['mean']:.3f}" if r.quality else None] if measured else []), r.documents,
-             *([r.changes[key] for key in ("added", "changed", "removed", "renamed")] if r.changes else [None] * 4),
-             r.chunks, r.segments, (r.content_digest or "")[:12]]
+             _changes(r.changes), r.chunks]
             for r in rows
         ],
     )  # fmt: skip
+    say("changes: + added, ~ changed, - removed, > renamed documents; times are UTC")
     held = repository.state().hold
     if held:
         say(f"on hold: {held['reason']} ({held['by']}, {held['since']})")
+
+
+def _changes(counts: dict[str, int] | None) -> str:
+    """Counts of documents against the release before, what is none left out."""
+    signs = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
+    return " ".join(f"{sign}{counts[name]}" for name, sign in signs.items() if counts.get(name)) if counts else ""
 
 
 @app.command()

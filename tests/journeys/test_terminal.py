@@ -58,7 +58,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COLUMNS = {
-    ("releases",): ("release", "state", "created", "documents", "renamed", "chunks", "segments", "content"),
+    ("releases",): ("release", "state", "created", "docs", "changes", "chunks"),
     ("freshness",): ("source", "last listed", "last confirmed", "age (days)", "target", "carried over", "withheld"),
     ("history",): ("seq", "when", "what", "from", "to", "by", "reason"),
     ("diff", "previous", "current"): ("docs:printers.txt", "removed", "r000002"),
