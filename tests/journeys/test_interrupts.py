@@ -104,6 +104,11 @@ def slow(answer: Answer) -> Iterator[tuple[str, threading.Event]]:
         server.server_close()
 
 
+def heard() -> None:
+    """A shell starts what it runs in the background deaf to Ctrl-C, and its children are too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupt_while_a_server_is_slow_ends_the_run_at_once_and_in_order(
@@ -123,14 +128,24 @@ def test_an_interrupt_while_a_server_is_slow_ends_the_run_at_once_and_in_order(
         command = [sys.executable, "-m", "kbcore.cli", "refresh", "--json", "-c", str(config)]
         environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
         with subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heard,
         ) as running:
             assert waited_for.wait(30), running.kill()
             assert (base.folder / "lease" / "holder.json").exists()
             time.sleep(0.2)
             running.send_signal(number)
             started = time.monotonic()
-            out, told = running.communicate(timeout=10)
+            try:
+                out, told = running.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                raise
             took = time.monotonic() - started
     assert (running.returncode, out) == (130, "")
     assert took < 2
