@@ -202,6 +202,7 @@ def test_nothing_that_changes_a_knowledge_base_is_a_tool(tmp_path: Path) -> None
         ({}, "query"),
         ({"query": ""}, "at least 1 character"),
         ({"query": "x" * 2_001}, "at most 2000 characters"),
+        ({"query": " ".join(f"w{n}" for n in range(65))}, "at most 64 are searched"),
         ({"query": "x", "k": 0}, "greater than or equal to 1"),
         ({"query": "x", "k": 51}, "less than or equal to 50"),
         ({"query": "x", "k": 10**9}, "less than or equal to 50"),
@@ -396,9 +397,11 @@ def test_a_foreign_host_or_origin_and_a_missing_token_are_refused_over_http(tmp_
         assert status(Host="evil.example") == 421
         assert status(Origin="http://evil.example") == 403
         assert status(Authorization="Bearer wrong-token-0123456789") == 401
-        assert httpx2.post(f"{url}?token={TOKEN}", json=call, headers={"Accept": accept["Accept"]}).status_code == 401
+        assert httpx2.post(f"{url}?token={TOKEN}", json=call, headers={"Accept": accept["Accept"]}).status_code == 400
         assert httpx2.get(url.replace("/mcp", "/"), headers={"Host": "evil.example"}).status_code == 421
-        assert httpx2.post(url, content=b"x" * 1_000_001, headers=accept).status_code == 413
+        large = {**accept, "Content-Type": "application/json"}
+        assert httpx2.post(url, content=b"x" * 1_000_001, headers=large).status_code == 413
+        assert httpx2.post(url, content=b"{}", headers=accept).status_code == 415
         run(with_token)
 
 
@@ -411,13 +414,19 @@ def test_a_server_that_other_machines_reach_needs_tokens(tmp_path: Path) -> None
     )
     assert ended.returncode == 2
     assert "KB_READER_TOKENS" in ended.stderr
+    ended = subprocess.run(
+        [*command, "--host", "0.0.0.0"], env={**env, "KB_READER_TOKENS": TOKEN}, cwd=ROOT, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "in the clear" in ended.stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = subprocess.run(
             [*command, "--port", port], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60
         )
     assert ended.returncode == 2
-    assert "cannot listen" in ended.stderr
+    assert "is taken" in ended.stderr
 
 
 def test_the_schema_of_a_hit_is_what_a_hit_holds() -> None:
