@@ -79,7 +79,7 @@ class BasesAnswer(Body):
 
 class ReleaseRowBody(Body):
     release: str
-    state: Literal["current", "previous", "candidate", "expired", "damaged"]
+    state: Literal["current", "previous", "refused", "candidate", "expired", "damaged"]
     created_at: str | None
     documents: int | None
     chunks: int | None
@@ -92,6 +92,8 @@ class ReleaseRowBody(Body):
     changes: dict[str, Any] | None
     pinned: bool
     blocked: bool
+    gate: str | None = Field(description="What the gate said of a release that never was current.")
+    quality: dict[str, Any] | None = Field(description="The first measure of its newest scorecard.")
 
 
 class ReleasesAnswer(Body):

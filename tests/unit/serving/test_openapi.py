@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kbcore.releases import ReleaseRow
 from kbcore.serving.bases import Bases
 from kbcore.serving.http.app import EVERYWHERE, routes
 from kbcore.serving.http.health import OPEN_PATHS
@@ -90,3 +91,8 @@ def test_acts_that_move_readers_need_an_operator_whatever_the_base() -> None:
 def test_the_schema_of_a_hit_is_what_a_hit_holds() -> None:
     properties = DOCUMENT["components"]["schemas"]["HitBody"]["properties"]
     assert set(properties) == {field.name for field in fields(Hit)} | {"citation"}
+
+
+def test_the_schema_of_a_release_is_what_a_row_of_releases_holds() -> None:
+    properties = DOCUMENT["components"]["schemas"]["ReleaseRowBody"]["properties"]
+    assert set(properties) == {field.name for field in fields(ReleaseRow)}
