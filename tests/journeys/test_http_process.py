@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 
 from kbcore.promotion import promote
+from kbcore.search_log import files
 from tests.journeys.http_server import READER, TOKENS, Server, desk
 from tests.support import ROOT, refreshed, write
 
@@ -50,6 +52,39 @@ def test_a_base_that_cannot_be_served_ends_the_start_with_its_name_and_the_cause
     assert done.returncode == 1
     assert "kb: test cannot be served: " in done.stderr
     assert "listening" not in done.stdout
+
+
+def test_a_reranker_that_is_not_here_ends_the_start_and_a_search_and_is_named(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    config.write_text(config.read_text() + f'[retrieval]\nreranker_path = "{tmp_path}/gone"\n')
+    done = _serve(config)
+    assert done.returncode == 12
+    assert f"kb: test cannot be served: there is no reranker folder {tmp_path}/gone" in done.stderr
+    asked = [sys.executable, "-m", "kbcore.cli", "search", "vpn", "-c", str(config)]
+    searched = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert searched.returncode == 12
+    assert "kb: there is no reranker folder" in searched.stderr
+    assert "reranker_path" in searched.stderr
+
+
+def test_a_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    with Server(config, tokens={**TOKENS, "OTEL_TRACES_EXPORTER": "console"}) as server:
+        server.post("/v1/test/search", QUESTION)
+        server.until(lambda: '"name": "retrieval.test"' in server.log.read_text())
+    assert '"service.name": "kb-http"' in server.log.read_text()
+
+
+def test_the_log_of_searches_names_who_asked_and_holds_no_check_of_the_server_itself(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    config.write_text(config.read_text() + f'[search_log]\npath = "{tmp_path}/log"\n')
+    with Server(config) as server:
+        assert server.get("/health/ready", token=None).status_code == 200
+        server.post("/v1/test/search", QUESTION)
+        seq = server.seq
+        assert server.move("rollback", {"reason": "log", "expected_seq": seq}).status_code == 200
+    lines = [json.loads(line) for file in files(tmp_path / "log") for line in file.read_text().splitlines()]
+    assert [line["consumer"] for line in lines] == ["http:reader 1"]
 
 
 def test_a_base_that_broke_meanwhile_is_named_by_health_and_nothing_else_is(tmp_path: Path) -> None:

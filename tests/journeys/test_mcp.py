@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 pytest.importorskip("mcp")
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from kbcore.errors import ConfigError
@@ -190,6 +192,22 @@ def test_stdout_carries_the_protocol_alone_and_the_end_of_input_ends_it(tmp_path
     assert "ERR-4012" not in logs  # what was asked is in no log
 
 
+def test_an_agents_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
+    published(tmp_path)
+    seen = tmp_path / "stderr"
+
+    async def work() -> None:
+        asked = over_stdio(tmp_path)
+        asked.env = environment(OTEL_TRACES_EXPORTER="console")
+        with seen.open("w") as log:
+            async with Client(stdio_client(asked, errlog=log)) as client:
+                assert not (await client.call_tool("search_test", ASKED)).is_error
+
+    run(work)
+    assert '"service.name": "kb-mcp"' in seen.read_text()
+    assert '"name": "tool.search_test"' in seen.read_text()
+
+
 def test_nothing_that_changes_a_knowledge_base_is_a_tool(tmp_path: Path) -> None:
     server = make_server(Bases([published(tmp_path)]))
     tools = anyio.run(server.list_tools)
@@ -300,6 +318,30 @@ def test_an_error_nobody_foresaw_tells_the_model_nothing_of_this_machine(
     assert "UNAVAILABLE" in text
     assert "Retrying may help" in text
     assert "/srv" not in text
+
+
+def test_a_call_that_takes_too_long_is_given_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = published(tmp_path)
+    ended = threading.Event()
+
+    def slow(self: Base, release: str = "current") -> Any:
+        ended.wait(20)
+        raise OSError
+
+    monkeypatch.setattr(Base, "retriever", slow)
+    monkeypatch.setattr("kbcore.serving.mcp.CALL_SECONDS", 0.1)
+
+    async def work() -> str:
+        async with Client(make_server(Bases([base]))) as client:
+            return str((await client.call_tool("search_test", ASKED)).content[0].text)  # type: ignore[union-attr]
+
+    try:
+        text = run(work)
+    finally:
+        ended.set()
+    assert "UNAVAILABLE: test" in text
+    assert "no answer within 0.1 s" in text
+    assert "Retrying may help" in text
 
 
 def test_two_knowledge_bases_in_one_process_answer_apart(tmp_path: Path) -> None:
