@@ -246,7 +246,9 @@ class Agent:
         try:
             with (
                 asked_by(f"mcp:{_client(context)}"),
-                telemetry.tool_call(name, given, tool=tool, call_id=context.request_id) as call,
+                telemetry.tool_call(
+                    name, given, tool=tool, call_id=context.request_id, tool_name=f"{tool}_{tool_name(name)}"
+                ) as call,
             ):
                 found = await self._pool.run(work)
                 call.returned(found.text, [found.result])

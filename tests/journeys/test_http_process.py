@@ -87,6 +87,14 @@ def test_the_log_of_searches_names_who_asked_and_holds_no_check_of_the_server_it
     assert [line["consumer"] for line in lines] == ["http:reader 1"]
 
 
+def test_nobody_says_of_himself_where_he_calls_from(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    with Server(config) as server:
+        assert server.get("/v1", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == 200
+        server.until(lambda: server.lines())
+        assert server.lines()[0]["client"] == "127.0.0.1"
+
+
 def test_a_base_that_broke_meanwhile_is_named_by_health_and_nothing_else_is(tmp_path: Path) -> None:
     base, config = desk(tmp_path)
     write(tmp_path / "docs", {"new.md": "# New\n\nSomething new.\n"})

@@ -151,6 +151,19 @@ def test_a_tool_call_has_a_span_around_that_of_its_search(base: KnowledgeBase, s
     assert QUESTION not in tool.to_json()
 
 
+def test_the_span_of_a_tool_names_it_as_it_is_listed(tmp_path: Path, spans: Any) -> None:
+    made = knowledge_base(tmp_path, kb={"name": "help.desk", "repository": str(tmp_path / "releases")})
+    refreshed(made)
+
+    async def work() -> None:
+        async with Client(make_server(Bases([made]))) as client:
+            await client.call_tool("search_help_desk", {"query": QUESTION})
+
+    asyncio.run(work())
+    tool = ours(spans)[-1]
+    assert (tool.name, tool.attributes["gen_ai.tool.name"]) == ("tool.search_help.desk", "search_help_desk")
+
+
 def test_a_tool_call_that_fails_has_a_span_with_the_kind_of_its_error(base: KnowledgeBase, spans: Any) -> None:
     async def work() -> None:
         async with Client(make_server(Bases([base]))) as client:
