@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kbcore.cli import app
-from kbcore.cli.explaining import WRONG_CITATION
+from kbcore.cli.output import DIFFERENCES
 from tests.support import DOCUMENTS, write
 
 NOTICE = (
@@ -119,9 +119,9 @@ def test_context_keeps_its_budget_and_its_citations_hold(desk: Desk) -> None:
 def test_cite_ends_with_five_where_a_citation_does_not_hold(desk: Desk, tmp_path: Path) -> None:
     answer = tmp_path / "answer.txt"
     answer.write_text("See [r000001 docs:vpn.md#c0] and [r000001 docs:vpn.md#c99].")
-    said = desk("cite", str(answer), code=WRONG_CITATION)
+    said = desk("cite", str(answer), code=DIFFERENCES)
     assert "no chunk" in said
-    assert [e["state"] for e in desk.json("cite", str(answer), code=WRONG_CITATION)] == ["ok", "no chunk"]
+    assert [e["state"] for e in desk.json("cite", str(answer), code=DIFFERENCES)] == ["ok", "no chunk"]
     assert "no citation was found" in desk("cite", stdin="nothing here")
     desk("cite", str(tmp_path / "nowhere.txt"), code=2)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
