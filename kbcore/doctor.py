@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from kbcore.config import Config, SourceSection, load
 from kbcore.embedding.catalog import Catalog, make
 from kbcore.embedding.embedder import describe, judge
+from kbcore.embedding.reranking import RerankerSpec, make_reranker
 from kbcore.errors import CorruptReleaseError, EmbeddingFailedError, KbError, SourceError, StorageFullError
 from kbcore.ingest.publish import versions
 from kbcore.ingest.recipe import embedder_spec
@@ -72,6 +73,8 @@ def examine(
     checks += _sources(base, secrets)
     checks.append(_guard("parser", _parser))
     checks.append(_guard("embedder", lambda: _embedder(config)))
+    if config.retrieval.reranker or config.retrieval.reranker_path:
+        checks.append(_guard("reranker", lambda: _reranker(config)))
     if not base.exists():
         checks.append(Check("repository", "fail", f"{base.folder} does not exist", "kb init"))
         checks += [Check(name, "skipped", "there is no repository") for name in ("storage", "releases")]
@@ -159,6 +162,16 @@ def _embedder(config: Config) -> Check:
             f'set provider = "fastembed" in {config.file}',
         )
     return Check("embedder", "ok", describe(embedder.fingerprint))
+
+
+def _reranker(config: Config) -> Check:
+    """Without it no search is answered: one that was to be reranked is never answered in another order."""
+    chosen = config.retrieval
+    reranker = make_reranker(RerankerSpec(chosen.reranker or "", chosen.reranker_path), download=False)
+    reranker.score("a probe", ["a text"])
+    return Check(
+        "reranker", "ok", f"{reranker.fingerprint['model']}, orders the first {chosen.rerank_depth} chunks anew"
+    )
 
 
 def _storage(base: KnowledgeBase) -> list[Check]:

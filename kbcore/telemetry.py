@@ -180,16 +180,22 @@ class ToolCall:
 
 @contextmanager
 def tool_call(
-    kb: str, arguments: Mapping[str, Any], *, tool: str = "search", call_id: str | None = None
+    kb: str,
+    arguments: Mapping[str, Any],
+    *,
+    tool: str = "search",
+    call_id: str | None = None,
+    tool_name: str | None = None,
 ) -> Iterator[ToolCall]:
     """The span ``tool.<tool>_<kb>`` around a call of a tool by a model; the searches it makes are its children.
 
-    Names of ``arguments`` stand on it always, their values with payloads only. ``call_id`` is the caller's id of the call.
+    Names of ``arguments`` stand on it always, their values with payloads only. ``call_id`` is the caller's id of the call,
+    ``tool_name`` what the tool is listed as, where that is not ``<tool>_<kb>``.
     """
     name = f"{tool}_{kb}"
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": name,
+        "gen_ai.tool.name": tool_name or name,
         "gen_ai.tool.type": "datastore",
         "gen_ai.data_source.id": kb,
         "kb.name": kb,

@@ -49,13 +49,18 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+SERVERS = ("serve", "mcp")
+
+
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    telemetry.start("kb")
+    if context.invoked_subcommand not in SERVERS:  # they say by themselves what they are
+        telemetry.start("kb")
 
 
 KINDS = (

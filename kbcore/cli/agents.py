@@ -38,29 +38,33 @@ def mcp(
 ) -> None:
     """Serve knowledge bases to agents by the Model Context Protocol: tools that search and look up, nothing that changes.
 
-    Over HTTP, tokens are taken from KB_READER_TOKENS and KB_OPERATOR_TOKENS where they are set. Logs go to stderr.
+    Over HTTP, KB_READER_TOKENS and KB_OPERATOR_TOKENS hold the tokens (16 characters or more, separated by commas); without
+    any, programs on this machine read. Logs are JSON lines on stderr.
     """
-    from kbcore.serving.access import Tokens, check_bind
+    from kbcore import telemetry
     from kbcore.serving.bases import Bases
     from kbcore.serving.extras import need
-    from kbcore.serving.logs import log_to_stderr
+    from kbcore.serving.logs import write_to
 
-    need("mcp", "serve")
-    tokens = Tokens.of()
-    if transport is Transport.http:
-        check_bind(host, tokens, insecure=insecure)
+    need("serve", "mcp", "uvicorn")
+    over_http = transport is Transport.http
+    if over_http:
+        from kbcore.serving.access import Access, check_bind
+
+        access = Access.of()
+        check_bind(host, access, insecure=insecure)
     bases = Bases.load(list(configs or []))
-    log_to_stderr()
+    write_to()
+    telemetry.start("kb-mcp")
     from kbcore.serving.mcp import HTTP_PATH, http_app, make_server
-    from kbcore.serving.running import address, listening, run
 
     server = make_server(bases)
-    if transport is Transport.stdio:
+    if not over_http:
         server.run("stdio")
         return
-    listener = listening(host, port)
-    print(f"kb mcp: {', '.join(bases)} at {address(listener)}{HTTP_PATH}", file=sys.stderr, flush=True)
-    try:
-        run(http_app(server, host, allow_host or [], tokens), listener)
-    except KeyboardInterrupt:
-        return
+    from kbcore.serving.running import bound, run, url_of
+
+    with bound(host, port) as listener:
+        said = f"kb mcp: {', '.join(bases)} at {url_of(listener)}{HTTP_PATH}"
+        app = http_app(server, host, allow_host or [], access)
+        run(app, listener, lambda _: print(said, file=sys.stderr, flush=True))

@@ -27,7 +27,7 @@ from kbcore.errors import EvaluationError, UsageError
 
 if TYPE_CHECKING:
     from kbcore.evaluation.comparison import ChangedQuestion, Comparison
-    from kbcore.evaluation.rankings import RankedHit, RankingComparison
+    from kbcore.evaluation.rankings import Asked, RankedHit, RankingComparison
     from kbcore.evaluation.trend import Trend
     from kbcore.knowledge_base import KnowledgeBase
     from kbcore.statistics import Paired
@@ -52,10 +52,12 @@ def compare(
         bool, typer.Option("--evaluate", help="With a trend: evaluate what is missing, and keep the scorecards.")
     ] = False,
     unjudged: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--questions",
-            help='Compare rankings without judgments: a file of questions, one a line or JSON lines with "question".',
+            metavar="FILE|log|log:FOLDER",
+            help='Compare rankings without judgments: a file of questions, one a line or JSON lines with "question"; '
+            "log: what users asked most, by the configured search log; log:FOLDER: by the one in that folder.",
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a report as one HTML file.")] = None,
@@ -76,7 +78,7 @@ def compare(
 
     With three or more releases, --all or --last N: the trend of each measure by release, from kept scorecards of one set
     and one way of searching, with promotions and rollbacks; what is missing is shown as missing unless --evaluate is given.
-    With --questions FILE: how alike two releases rank, for questions that nobody judged.
+    With --questions: how alike two releases rank, for questions that nobody judged, from a file or the log of searches.
     """
     from kbcore.evaluation.questions import select
     from kbcore.knowledge_base import open_repository
@@ -122,7 +124,7 @@ def compare(
 
 
 def _refuse_mixed(
-    given: Sequence[str], many: bool, every: bool, last: int | None, evaluate: bool, unjudged: Path | None,
+    given: Sequence[str], many: bool, every: bool, last: int | None, evaluate: bool, unjudged: str | None,
     evalset: Path | None, measure: Sequence[str] | None, tag: Sequence[str] | None, exit_code: bool,
 ) -> None:  # fmt: skip
     """Options that say nothing together."""
@@ -179,18 +181,36 @@ def _pair(
 
 
 def _rankings(
-    base: KnowledgeBase, names: Sequence[str], file: Path, mode: Any, fusion: Any, k: int | None, as_json: bool
+    base: KnowledgeBase, names: Sequence[str], where: str, mode: Any, fusion: Any, k: int | None, as_json: bool
 ) -> RankingComparison:
     from kbcore.evaluation import rankings
     from kbcore.evaluation.causes import Releases
 
-    asked = rankings.load_asked(file)
+    said, asked = _asked(base, where)
     settings = search_settings(base, names[1], mode, fusion, k)
     with progress(as_json) as show:
         return rankings.compare_rankings(
             Releases(base.repository, names[0], names[1]), asked, base.catalog, settings,
-            file=file.name, depth=k or rankings.DEPTH, progress=show,
+            file=said, depth=k or rankings.DEPTH, progress=show,
         )  # fmt: skip
+
+
+def _asked(base: KnowledgeBase, where: str) -> tuple[str, Sequence[Asked]]:
+    """Questions that nobody judged, and what they are called: those of a file, or of a log of searches."""
+    from kbcore.evaluation import logged, rankings
+
+    if where != "log" and not where.startswith("log:"):
+        file = Path(where)
+        return file.name, rankings.load_asked(file)
+    folder = where.removeprefix("log").removeprefix(":") or base.config.search_log.path
+    if folder is None:
+        raise UsageError(
+            "no log of searches is configured",
+            remedy="set path and payloads = true in [search_log]; a folder is named as in --questions log:FOLDER; "
+            "a file that is called log, as ./log",
+        )
+    found = logged.questions_of(folder, base.config.kb.name)
+    return found.name, [rankings.Asked(question.id, question.question) for question in found.questions]
 
 
 def _trend(

@@ -27,7 +27,7 @@ def serve(
         list[str] | None, typer.Option("--allow-host", help="A name that clients call the server by; again for more.")
     ] = None,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen where other machines reach it although no tokens are set.")
+        bool, typer.Option("--insecure", help="Listen beyond this machine without TLS; tokens are needed all the same.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Searches at the same time.")] = 4,
     waiting: Annotated[int, typer.Option(min=0, max=10_000, help="Searches that may wait for one to end.")] = 64,
@@ -43,15 +43,14 @@ def serve(
     KB_READER_TOKENS and KB_OPERATOR_TOKENS hold the tokens (16 characters or more, separated by commas). Without any,
     programs on this machine read and nobody operates. The log is JSON lines on stderr.
     """
-    from kbcore.errors import UsageError
-    from kbcore.serving.bases import Bases
+    from kbcore.serving.extras import need
 
-    try:
-        from kbcore.serving.http.connections import Patience
-        from kbcore.serving.http.server import Listening, serve
-        from kbcore.serving.http.service import Limits
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed", remedy='pip install "kbcore[serve]"') from None
+    need("serve", "fastapi", "uvicorn", "prometheus_client")
+    from kbcore.serving.bases import Bases
+    from kbcore.serving.http.server import Listening, serve
+    from kbcore.serving.http.service import Limits
+    from kbcore.serving.running import Patience
+
     serve(
         Bases.load(configs or [None]),
         Listening(

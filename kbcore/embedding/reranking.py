@@ -49,14 +49,14 @@ class RerankerSpec:
 
 
 @lru_cache(maxsize=4)
-def make_reranker(spec: RerankerSpec) -> Reranker:
+def make_reranker(spec: RerankerSpec, *, download: bool = True) -> Reranker:
     """The reranker ``spec`` names, one a process however many releases are open. RerankerUnavailableError if it is not on
     this machine: a search that was to be reranked is never answered in another order.
 
-    A model that FastEmbed knows by name is downloaded where HF_HUB_OFFLINE allows that.
+    A model that FastEmbed knows by name is downloaded where ``download`` and HF_HUB_OFFLINE allow that.
     """
     if spec.path is None:
-        return _downloaded(spec.model)
+        return _named(spec.model, download)
     folder = Path(spec.path)
     if not folder.is_dir():
         raise RerankerUnavailableError(
@@ -66,7 +66,10 @@ def make_reranker(spec: RerankerSpec) -> Reranker:
     missing = [name for name in NEEDED if not (folder / name).is_file()]
     if model_file is None or missing:
         what = ", ".join(([] if model_file else ["model.onnx"]) + missing)
-        raise RerankerUnavailableError(f"the reranker folder {folder} lacks {what}")
+        raise RerankerUnavailableError(
+            f"the reranker folder {folder} lacks {what}",
+            remedy="name a folder with all of it: [retrieval] reranker_path",
+        )
     return CrossEncoder(spec.model or folder.name, folder, model_file)
 
 
@@ -106,10 +109,12 @@ class CrossEncoder:
         try:
             scores = [float(score) for score in self._loaded.rerank(query, list(texts), batch_size=1)]
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
-            raise EmbeddingFailedError(f"{self.model} did not rerank {len(texts)} texts: {error}") from error
+            raise EmbeddingFailedError(
+                f"the reranker {self.model} did not rerank {len(texts)} texts: {error}"
+            ) from error
         if len(scores) != len(texts) or not all(map(math.isfinite, scores)):
             raise EmbeddingFailedError(
-                f"{self.model} gave {len(scores)} scores, or one that is not finite, where {len(texts)} were asked for"
+                f"the reranker {self.model} gave {len(scores)} scores, or one that is not finite, for {len(texts)} texts"
             )
         return scores
 
@@ -124,10 +129,12 @@ class CrossEncoder:
         try:
             return TextCrossEncoder(model_name=name, specific_model_path=str(self._folder), threads=1)
         except Exception as error:
-            raise RerankerUnavailableError(f"{self.model} does not load: {error}") from error
+            raise RerankerUnavailableError(
+                f"the reranker {self.model} does not load: {error}", remedy=f"replace the files in {self._folder}"
+            ) from error
 
 
-def _downloaded(model: str) -> CrossEncoder:
+def _named(model: str, download: bool) -> CrossEncoder:
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
     known = {entry["model"].lower(): entry for entry in TextCrossEncoder.list_supported_models()}
@@ -137,14 +144,15 @@ def _downloaded(model: str) -> CrossEncoder:
         raise RerankerUnavailableError(
             f"FastEmbed knows no reranker {model!r}", remedy=f"it knows {names}; or name a folder: reranker_path"
         )
-    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    offline = not download or os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
     try:
         loaded = TextCrossEncoder(model_name=entry["model"], lazy_load=True, local_files_only=offline)
         inner: Any = loaded.model
         folder = Path(inner._model_dir)
     except Exception as error:
         raise RerankerUnavailableError(
-            f"the reranker {model} is not on this machine and could not be downloaded: {error}",
+            f"the reranker {model} is not on this machine"
+            + ("" if offline else f" and could not be downloaded: {error}"),
             remedy="download it where there is a network and name its folder in [retrieval] reranker_path",
         ) from error
     return CrossEncoder(entry["model"], folder, entry["model_file"], fastembed_name=entry["model"])

@@ -7,7 +7,8 @@ import importlib.util
 from kbcore.errors import UsageError
 
 
-def need(module: str, extra: str) -> None:
+def need(extra: str, *modules: str) -> None:
     """UsageError where an optional dependency is not installed."""
-    if importlib.util.find_spec(module) is None:
-        raise UsageError(f"this needs {module}, which is not installed", remedy=f"pip install 'kbcore[{extra}]'")
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"this needs {module}, which is not installed", remedy=f"pip install 'kbcore[{extra}]'")

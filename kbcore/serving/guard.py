@@ -1,146 +1,185 @@
-"""What stands before every request over HTTP: Host, Origin, token, size and time of the body."""
+"""What every request passes before a route sees it: Host, Origin, tokens, and a body that is small, JSON and in time."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+import contextlib
+import urllib.parse
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
-from kbcore.serving.access import Tokens, is_loopback
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from kbcore.search_log import asked_by
+from kbcore.serving.access import Access, is_loopback
+from kbcore.serving.failures import Refusal, body_of, busy, response
+from kbcore.serving.strict_json import read_object
 
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 MAX_BODY = 1_000_000
 BODY_SECONDS = 10.0
-REQUESTS = 64
+AT_ONCE = 64
+LINGER_SECONDS, LINGER_BYTES = 1.0, 64 * 1024 * 1024
+LARGE = 65_536
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+Headers = list[tuple[bytes, bytes]]
 
 
 class Guard:
-    """An ASGI application around another.
+    """Middleware around the whole application of a server.
 
-    A request must name one of ``hosts`` in its Host header (421), so that a page whose name was pointed at this machine
-    reaches nothing; where a browser says where it comes from, that must be this server itself (403). Where tokens are
-    set, each request carries one in its Authorization header (401); the role stands in ``scope["state"]["role"]``.
-    Bodies end at a million bytes (413) and after ten seconds (408); beyond 64 requests at once callers are asked to come
-    again (503). What is refused is said as JSON.
+    A request names one of ``hosts`` in its Host header (421) and comes from no page of another origin (403). It carries one
+    of the tokens where there are any (401), an operator's where it moves readers (403), and none in its address (400). A
+    body is JSON in UTF-8 (415, 400), of at most a million bytes (413), and arrives within ten seconds (408). Beyond
+    ``at_once`` requests callers are asked to come again (503). The caller stands in ``scope["state"]["caller"]``; searches
+    within are logged under its label, those of ``open_paths``, which need no token, not at all.
     """
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         *,
-        hosts: Collection[str],
-        tokens: Tokens,
-        max_body: int = MAX_BODY,
+        access: Access,
+        hosts: Iterable[str] = LOOPBACK_NAMES,
+        protocol: str = "http",
+        open_paths: Collection[str] = (),
+        needs_operator: Callable[[str, str], bool] = lambda method, path: False,
+        at_once: int = AT_ONCE,
         body_seconds: float = BODY_SECONDS,
-        requests: int = REQUESTS,
     ) -> None:
-        self._app = app
-        self._hosts = frozenset(host.lower() for host in hosts)
-        self._tokens = tokens
-        self._max_body = max_body
-        self._body_seconds = body_seconds
-        self._free = requests
+        """``hosts`` are names without a port; ``needs_operator`` says it of a method and a path."""
+        self.app = app
+        self.access = access
+        self.hosts = frozenset(name.lower() for name in hosts)
+        self.protocol = protocol
+        self.open_paths = open_paths
+        self.needs_operator = needs_operator
+        self.body_seconds = body_seconds
+        self._at_once = at_once
+        self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            await _refuse(send, *refusal)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
             return
+        headers: Headers = scope["headers"]
+        state = scope.setdefault("state", {})
         try:
-            async with asyncio.timeout(self._body_seconds):
-                body = await self._body(headers, receive)
-        except TimeoutError:
-            await _refuse(send, 408, f"the body did not arrive within {self._body_seconds:g} s", "send it at once")
+            self._check_host(headers)
+            self._check_origin(scope["method"], headers)
+            consumer = self._admit(scope, headers)
+            body = await self._body(scope["method"], headers, receive)
+            if self._running >= self._at_once:
+                raise busy(self._running)
+        except Refusal as refusal:
+            state["error"] = refusal.error
+            await _refuse(refusal, scope, receive, send)
             return
-        if body is None:
-            await _refuse(send, 413, f"a body has at most {self._max_body:,} bytes", "send a smaller one")
-            return
-        if not self._free:
-            await _refuse(send, 503, "too many requests at once", "ask again in a second")
-            return
-        self._free -= 1
+        self._running += 1
         try:
-            await self._app(scope, _replayed(body, receive), send)
+            with asked_by(consumer):
+                await self.app(scope, _replayed(body, receive), send)
         finally:
-            self._free += 1
+            self._running -= 1
 
-    def _refusal(self, scope: Scope, headers: dict[str, list[str]]) -> tuple[int, str, str] | None:
-        host = headers.get("host", [])
-        if len(host) != 1 or _name(host[0]) not in self._hosts:
-            return (
-                421,
-                "this server does not go by that Host",
-                "name it as it was started, or allow the name: --allow-host",
-            )
-        if any(not _same_origin(origin, host[0]) for origin in headers.get("origin", [])):
-            return 403, "requests of other web pages are refused", "call this server from a program, not from a page"
-        role = None
-        if self._tokens.required:
-            given = headers.get("authorization", [])
-            role = self._tokens.role(given[0]) if len(given) == 1 else None
-            if role is None:
-                return 401, "a token is needed", "send the header Authorization: Bearer <token>"
-        scope.setdefault("state", {})["role"] = role or "reader"
-        return None
-
-    async def _body(self, headers: dict[str, list[str]], receive: Receive) -> bytes | None:
-        """The whole body; None where it is too large."""
-        declared = headers.get("content-length", ["0"])[0]
-        if declared.isdecimal() and (len(declared) > 18 or int(declared) > self._max_body):
+    def _admit(self, scope: Scope, headers: Headers) -> str | None:
+        """The label of the caller in the log of searches; None where nobody needs to say who it is."""
+        self.access.refuse_in_query(scope["query_string"])
+        if scope["path"] in self.open_paths:
             return None
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return bytes(body)
-            body += message.get("body", b"")
-            if len(body) > self._max_body:
-                return None
-            if not message.get("more_body", False):
-                return bytes(body)
+        caller = self.access.caller(headers, scope["client"][0] if scope.get("client") else None)
+        if self.needs_operator(scope["method"], scope["path"]):
+            self.access.require_operator(caller)
+        scope["state"]["caller"] = caller
+        return f"{self.protocol}:{caller.label}"
+
+    def _check_host(self, headers: Headers) -> None:
+        """A page that made its own name point to this machine still calls us by that name."""
+        given = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(given) != 1 or _name(given[0]) not in self.hosts:
+            raise Refusal(
+                421,
+                "WrongHost",
+                f"this server does not answer to {given[0][:100]!r}" if given else "the Host header is missing",
+                "call it by a name it was started with, or start it with --allow-host NAME",
+            )
+
+    def _check_origin(self, method: str, headers: Headers) -> None:
+        """No page of another origin reads or moves anything: there is no CORS here, and a foreign Origin is refused."""
+        found = dict(headers)
+        origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
+        if not all(_same_origin(origin, found[b"host"].decode("latin-1")) for origin in origins):
+            raise Refusal(403, "ForeignOrigin", "pages of another origin are not answered", "call from a program")
+        site = found.get(b"sec-fetch-site", b"none")
+        if site not in (b"none", b"same-origin") and (method != "GET" or found.get(b"sec-fetch-mode") != b"navigate"):
+            raise Refusal(403, "ForeignOrigin", "pages of another site are not answered", "call from a program")
+
+    async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
+        found = dict(headers)
+        length = found.get(b"content-length", b"0")
+        if method != "POST":
+            if b"transfer-encoding" in found or length != b"0":
+                raise Refusal(400, "UnexpectedBody", f"a {method[:20]} request has no body here", close=True)
+            return b""
+        _check_type(found)
+        if not length.isdigit() or int(length[:20]) > MAX_BODY:
+            raise _too_large()
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                data = await _read(receive)
+        except TimeoutError:
+            raise Refusal(
+                408, "TooSlow", f"the body did not arrive within {self.body_seconds:g} s", "try again", close=True
+            ) from None
+        # A large body is read beside the event loop, which answers others meanwhile.
+        await asyncio.to_thread(read_object, data) if len(data) > LARGE else read_object(data)
+        return data
 
 
-def names_of(host: str, allowed: Collection[str] = ()) -> list[str]:
-    """The names that a server listening on ``host`` goes by: its own, those that are allowed, and the loopback ones."""
-    own = f"[{host.strip('[]')}]" if ":" in host else host
-    # Whoever listens everywhere goes by no name of his own.
-    named = [] if own in ("0.0.0.0", "[::]") else [own]
-    return [*dict.fromkeys([*named, *(LOOPBACK_NAMES if is_loopback(host) or not named else ()), *allowed])]
+def _check_type(headers: dict[bytes, bytes]) -> None:
+    kind, _, parameters = headers.get(b"content-type", b"").decode("latin-1").lower().partition(";")
+    charset = parameters.strip().removeprefix("charset=").strip('"')
+    if kind.strip() != "application/json" or charset not in ("", "utf-8", "utf8"):
+        raise Refusal(
+            415,
+            "UnsupportedMediaType",
+            f"a body is JSON in UTF-8 here, not {kind[:60] or 'of no type'!r}",
+            "send it with Content-Type: application/json",
+            close=True,
+        )
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refusal(
+            415, "UnsupportedMediaType", "a body is not packed here", "send it without Content-Encoding", close=True
+        )
 
 
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        name, closed, port = host.partition("]")
-        return f"{name}]" if closed and (not port or (port[0] == ":" and port[1:].isdecimal())) else ""
-    name, colon, port = host.partition(":")
-    return name if not colon or port.isdecimal() else ""
+def _too_large() -> Refusal:
+    return Refusal(
+        413,
+        "TooLarge",
+        f"a body has at most {MAX_BODY:,} bytes",
+        "ask a shorter question, or a smaller filter",
+        close=True,
+    )
 
 
-def _same_origin(origin: str, host: str) -> bool:
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.strip().lower()
+async def _read(receive: Receive) -> bytes:
+    """Counted while it arrives, whatever its headers said."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "Disconnected", "the caller went away before its request was whole", close=True)
+        part = message.get("body", b"")
+        size += len(part)
+        if size > MAX_BODY:
+            raise _too_large()
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -156,18 +195,56 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _refuse(send: Send, status: int, message: str, remedy: str) -> None:
-    body = json.dumps({"error": {"code": status, "message": message, "remedy": remedy}}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"x-content-type-options", b"nosniff"),
-        # What is left of a body that nobody reads would be taken for the next request.
-        (b"connection", b"close"),
-    ]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse(refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+    """Say why; where the connection ends, read on for a moment, or a caller who is still sending would never see it."""
+    if "connection" not in refusal.headers:
+        await response(refusal)(scope, receive, send)
+        return
+    body = body_of(refusal)
+    start = response(refusal)
+    await send({"type": "http.response.start", "status": refusal.status, "headers": start.raw_headers})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            await _discard(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _discard(receive: Receive) -> None:
+    size = 0
+    while size < LINGER_BYTES:
+        message: Any = await receive()
+        size += len(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return
+
+
+def names_of(bound_to: str, allowed: Iterable[str] = ()) -> list[str]:
+    """The names a server may be called by: the address it is bound to, those of the loopback where it is reached by them,
+    and those that were allowed."""
+    own = f"[{bound_to.strip('[]')}]" if ":" in bound_to else bound_to
+    # Whoever listens everywhere goes by no name of his own.
+    named = [] if own in ("0.0.0.0", "[::]", "") else [own]
+    return [*dict.fromkeys([*named, *(LOOPBACK_NAMES if is_loopback(bound_to) or not named else ()), *allowed])]
+
+
+def _name(host: str) -> str:
+    """A Host header without its port; nothing where what follows the name is no port."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        name, closed, port = host.partition("]")
+        return f"{name}]" if closed and (not port or (port[0] == ":" and _digits(port[1:]))) else ""
+    name, colon, port = host.partition(":")
+    return name if not colon or _digits(port) else ""
+
+
+def _digits(port: str) -> bool:
+    return port.isascii() and port.isdigit()
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.strip().lower()

@@ -1,35 +1,47 @@
-"""Logs of servers: one JSON line a record on stderr, whatever stands in it."""
+"""The server's log: one JSON object a line on stderr, whatever documents and callers put into it."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import sys
-import unicodedata
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+MAX_CHARACTERS = 2_000
+log = logging.getLogger("kbcore.serving")
 
 
 class JsonLines(logging.Formatter):
-    """Line breaks, control and direction marks become escapes: text from outside can neither forge a line nor colour one."""
+    """``fields`` of a record stand beside its message. Everything but visible ASCII is escaped, so that no text in a line
+    ends it, colours a terminal or turns around how it reads."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "at": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _escaped(record.getMessage()),
+            "message": record.getMessage()[:MAX_CHARACTERS],
+            **getattr(record, "fields", {}),
         }
-        if record.exc_info:
-            line["exception"] = _escaped(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False)
+        if record.exc_info and record.exc_info[0]:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True, default=str).replace("\x7f", "\\u007f")
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Send the logs of this process there, in place of whatever handlers were set."""
-    handler = logging.StreamHandler(sys.stderr)
+def write_to(stream: TextIO = sys.stderr, *, quiet: Sequence[str] = ()) -> None:
+    """Send all loggers of this process there: ours from INFO on, those of libraries and ``quiet`` from WARNING on."""
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("kbcore").setLevel(logging.INFO)
+    for name in quiet:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _escaped(text: str) -> str:
-    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
+def request_line(**fields: Any) -> None:
+    log.info("request", extra={"fields": {key: value for key, value in fields.items() if value is not None}})

@@ -6,43 +6,52 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-import anyio
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from kbcore import __version__
+from kbcore import __version__, telemetry
 from kbcore.errors import ConfigError, KbError
 from kbcore.releases import list_releases
 from kbcore.retrieval.explaining import explain
-from kbcore.serving.access import Tokens
+from kbcore.search_log import asked_by
+from kbcore.serving.access import Access
 from kbcore.serving.answers import explanation_json, explanation_text, result_json, result_text
 from kbcore.serving.bases import Base, Bases
 from kbcore.serving.bodies import ExplanationBody, ResultBody
-from kbcore.serving.failures import is_callers, told
+from kbcore.serving.failures import Refusal, refusal_of, told
 from kbcore.serving.guard import Guard, names_of
+from kbcore.serving.pools import Pool
+from kbcore.serving.questions import MAX_QUERY, few_terms
+from kbcore.serving.recorder import Recorder
 from kbcore.types import SearchResult
 
 T = TypeVar("T")
+FAILURES = (KbError, OSError, MemoryError, Refusal)
 MAX_K = 50
-MAX_QUERY = 2_000
-CALLS_AT_ONCE = 8
+CALLS_AT_ONCE, CALLS_WAITING = 8, 64
 CALL_SECONDS = 30.0
 HTTP_PATH = "/mcp"
 READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 # Names of documents look like paths and are none: they are looked up in the release and nowhere else.
 NAMES = ResourceSecurity(exempt_params=frozenset({"release", "doc_id"}))
 
-Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY, description="The question, in words or by code")]
+Query = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_QUERY, description="The question, in words or by code"),
+    AfterValidator(few_terms),
+]
 Key = Annotated[
     str,
     Field(min_length=1, max_length=MAX_QUERY, description="A document id, URI, title or alias, or a code: ERR-4012"),
+    AfterValidator(few_terms),
 ]
 Most = Annotated[int | None, Field(ge=1, le=MAX_K, description="How many passages at most")]
 ModeName = Annotated[
@@ -78,7 +87,8 @@ def make_server(bases: Bases) -> MCPServer:
                 f"the knowledge bases {other!r} and {name!r} would share the tools …_{tool_name(name)}",
                 remedy="give one another [kb] name, or serve them by two processes",
             )
-    agents = [Agent(base) for base in bases.values()]
+    pool = Pool("agents", threads=CALLS_AT_ONCE, waiting=CALLS_WAITING, seconds=CALL_SECONDS)
+    agents = [Agent(base, pool) for base in bases.values()]
     server: MCPServer = MCPServer(
         name="kbcore",
         version=__version__,
@@ -94,7 +104,7 @@ def make_server(bases: Bases) -> MCPServer:
     return server
 
 
-def http_app(server: MCPServer, host: str, allowed: Sequence[str], tokens: Tokens) -> Guard:
+def http_app(server: MCPServer, host: str, allowed: Sequence[str], access: Access) -> Recorder:
     """The server as an ASGI application at ``/mcp``, without sessions: each request stands alone. Host and Origin are
     checked before the SDK sees a request, and by the SDK."""
     names = names_of(host, allowed)
@@ -108,15 +118,24 @@ def http_app(server: MCPServer, host: str, allowed: Sequence[str], tokens: Token
             enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
         ),
     )
-    return Guard(app, hosts=names, tokens=tokens)
+    return Recorder(Guard(app, access=access, hosts=names, protocol="mcp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a tool gives back: to read, as data, and the result it was made of."""
+
+    text: str
+    body: dict[str, Any]
+    result: SearchResult
 
 
 class Agent:
     """What an agent may do with one knowledge base. Calls run in threads, a few at once, and follow promotions."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: Base, pool: Pool) -> None:
         self._base = base
-        self._slots: anyio.CapacityLimiter | None = None
+        self._pool = pool
 
     def tools(self) -> list[Tool]:
         name, safe = self._base.name, tool_name(self._base.name)
@@ -144,25 +163,33 @@ class Agent:
         ]
 
     async def search(
-        self, query: Query, k: Most = None, mode: ModeName = None, where: Where = None, release: Release = "current"
+        self,
+        context: Context,
+        query: Query,
+        k: Most = None,
+        mode: ModeName = None,
+        where: Where = None,
+        release: Release = "current",
     ) -> Annotated[CallToolResult, ResultBody]:
-        def work() -> SearchResult:
+        def work() -> Told:
             retriever = self._base.retriever(release)
-            return retriever.search(query, k or min(retriever.settings.k, MAX_K), mode=mode, where=where)
+            return _answer(retriever.search(query, k or min(retriever.settings.k, MAX_K), mode=mode, where=where))
 
-        return _answer(await self._tool(work))
+        asked = {"query": query, "k": k, "mode": mode, "where": where, "release": release}
+        return await self._tool("search", context, asked, work)
 
     async def lookup(
-        self, key: Key, k: Most = None, where: Where = None, release: Release = "current"
+        self, context: Context, key: Key, k: Most = None, where: Where = None, release: Release = "current"
     ) -> Annotated[CallToolResult, ResultBody]:
-        def work() -> SearchResult:
+        def work() -> Told:
             retriever = self._base.retriever(release)
-            return retriever.lookup(key, k or min(retriever.settings.k, MAX_K), where=where)
+            return _answer(retriever.lookup(key, k or min(retriever.settings.k, MAX_K), where=where))
 
-        return _answer(await self._tool(work))
+        return await self._tool("lookup", context, {"key": key, "k": k, "where": where, "release": release}, work)
 
     async def explain(
         self,
+        context: Context,
         query: Query,
         document: Document = None,
         k: Most = None,
@@ -170,13 +197,14 @@ class Agent:
         where: Where = None,
         release: Release = "current",
     ) -> Annotated[CallToolResult, ExplanationBody]:
-        def work() -> CallToolResult:
+        def work() -> Told:
             retriever = self._base.retriever(release)
-            asked = k or min(retriever.settings.k, MAX_K)
-            found = explain(retriever, retriever.request(query, asked, mode=mode, where=where), document)
-            return _result(explanation_text(found), explanation_json(found))
+            most = k or min(retriever.settings.k, MAX_K)
+            found = explain(retriever, retriever.request(query, most, mode=mode, where=where), document)
+            return Told(explanation_text(found), explanation_json(found), found.result)
 
-        return await self._tool(work)
+        asked = {"query": query, "document": document, "k": k, "mode": mode, "where": where, "release": release}
+        return await self._tool("explain", context, asked, work)
 
     def add_resources(self, server: MCPServer) -> None:
         name = self._base.name
@@ -209,26 +237,33 @@ class Agent:
 
         _ = releases, document
 
-    async def _tool(self, work: Callable[[], T]) -> T:
+    async def _tool(
+        self, tool: str, context: Context, asked: dict[str, Any], work: Callable[[], Told]
+    ) -> CallToolResult:
+        """The result of a call, with its span around it, and its searches logged as those of the client."""
+        name = self._base.name
+        given = {key: value for key, value in asked.items() if value is not None}
         try:
-            return await self._run(work)
-        except (KbError, OSError, MemoryError) as error:
-            raise ToolError(told(error, self._base.name)) from None
+            with (
+                asked_by(f"mcp:{_client(context)}"),
+                telemetry.tool_call(
+                    name, given, tool=tool, call_id=context.request_id, tool_name=f"{tool}_{tool_name(name)}"
+                ) as call,
+            ):
+                found = await self._pool.run(work)
+                call.returned(found.text, [found.result])
+        except FAILURES as error:
+            raise ToolError(told(error, name)) from None
+        content = json.loads(json.dumps(found.body))  # tuples become lists, as on the wire
+        return CallToolResult(content=[TextContent(type="text", text=found.text)], structured_content=content)
 
     async def _resource(self, work: Callable[[], T]) -> T:
         try:
-            return await self._run(work)
-        except (KbError, OSError, MemoryError) as error:
-            said = told(error, self._base.name)
-            known = isinstance(error, KbError) and is_callers(error)
-            raise (ResourceNotFoundError(said) if known else ResourceError(said)) from None
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        """In a thread. One that takes too long is left to end by itself, and its place stays taken until it does."""
-        if self._slots is None:
-            self._slots = anyio.CapacityLimiter(CALLS_AT_ONCE)
-        with anyio.fail_after(CALL_SECONDS):
-            return await anyio.to_thread.run_sync(work, limiter=self._slots, abandon_on_cancel=True)
+            return await self._pool.run(work)
+        except FAILURES as error:
+            refusal = refusal_of(error)
+            said = told(refusal, self._base.name)
+            raise (ResourceNotFoundError(said) if refusal.status < 500 else ResourceError(said)) from None
 
 
 def _tool(call: Callable[..., Any], name: str, title: str, description: str) -> Tool:
@@ -241,10 +276,15 @@ def _tool(call: Callable[..., Any], name: str, title: str, description: str) -> 
     return tool
 
 
-def _answer(result: SearchResult) -> CallToolResult:
-    return _result(result_text(result), result_json(result))
+def _answer(result: SearchResult) -> Told:
+    return Told(result_text(result), result_json(result), result)
 
 
-def _result(text: str, body: dict[str, Any]) -> CallToolResult:
-    content = json.loads(json.dumps(body))  # tuples become lists, as on the wire
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=content)
+def _client(context: Context) -> str:
+    """What a client calls itself; where it does not say, whose token it has sent."""
+    said = context.session.client_params
+    if said is not None and said.client_info.name:
+        return str(said.client_info.name)
+    request = context.request_context.request
+    caller = request.scope.get("state", {}).get("caller") if request is not None else None
+    return str(caller.label) if caller is not None else "unnamed"

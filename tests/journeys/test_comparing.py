@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from kbcore.cli import output
+from kbcore.search_log import SearchLog
+from kbcore.types import SearchResult
 from tests.journeys.test_command_line import Kb
 from tests.support import write
 from tests.unit.evaluation.pages import check
@@ -103,6 +105,25 @@ def test_rankings_are_compared_without_judgments(kb: Kb, tmp_path: Path) -> None
     assert "docs:phones.html (deleted)" in check(page.read_text(encoding="utf-8")).text
     same: Any = kb.json("compare", "r1", "r1", *chosen, "--exit-code")
     assert (same["overlap"], same["rbo"], same["passages"], same["differs"]) == (1.0, 1.0, 1.0, False)
+
+
+def test_rankings_are_compared_on_what_users_asked_by_the_log_of_searches(kb: Kb, tmp_path: Path) -> None:
+    asked = {"lost phone": 2, "badge printing": 1}
+    log = SearchLog(tmp_path / "log", payloads=True)
+    for question, times in asked.items():
+        for _ in range(times):
+            log.wrote("desk", SearchResult("r000001", question, "keyword", "hits", "none", ()), 5, 0.1)
+    log.wrote("other", SearchResult("r000001", "elsewhere", "keyword", "hits", "none", ()), 5, 0.1)
+    assert "log:FOLDER" in kb("compare", "--help").stdout
+    named: Any = kb.json("compare", "r1", "r3", "--questions", f"log:{tmp_path}/log", "--mode", "keyword")
+    assert {entry["question"] for entry in named["questions"]} == set(asked)
+    assert all(entry["id"].startswith("log-") for entry in named["questions"])
+    assert named["file"] == "search log"
+    assert "no log of searches is configured" in kb("compare", "r1", "r3", "--questions", "log", code=2).stderr
+    assert "holds no question" in kb("compare", "r1", "r3", "--questions", f"log:{tmp_path}", code=2).stderr
+    chosen = ("compare", "r1", "r3", "--questions", "log", "--mode", "keyword", "--json")
+    configured = json.loads(kb(*chosen, KB_SEARCH_LOG__PATH=str(tmp_path / "log")).stdout)
+    assert configured["questions"] == named["questions"]
 
 
 class Terminal(io.StringIO):

@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kbcore.promotion import promote, rollback
 from kbcore.serving.answers import result_json
+from kbcore.serving.bodies import ResultBody
 from kbcore.serving.http import answers
 from tests.journeys.http_server import OPERATOR, READER, Server, desk
 from tests.support import ROOT, refreshed, write
@@ -63,9 +64,9 @@ def test_search_by_address_takes_the_same_parameters(server: Server) -> None:
 
 
 ROUTES: list[tuple[str, str, Any, type[answers.BaseModel]]] = [
-    ("POST", "/v1/test/search", QUESTION, answers.SearchAnswer),
-    ("GET", "/v1/test/search?query=printing", None, answers.SearchAnswer),
-    ("GET", "/v1/test/lookup?key=vpn.md", None, answers.SearchAnswer),
+    ("POST", "/v1/test/search", QUESTION, ResultBody),
+    ("GET", "/v1/test/search?query=printing", None, ResultBody),
+    ("GET", "/v1/test/lookup?key=vpn.md", None, ResultBody),
     ("POST", "/v1/test/explain", {**QUESTION, "document": "vpn.md"}, answers.ExplainAnswer),
     ("POST", "/v1/test/context", {**QUESTION, "max_tokens": 200}, answers.ContextAnswer),
     ("POST", "/v1/test/cite", {"answer": "So it is [r000002 docs:vpn.md#c0]."}, answers.CiteAnswer),

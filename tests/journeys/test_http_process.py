@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import httpx2
 import pytest
 
 from kbcore.promotion import promote
-from tests.journeys.http_server import READER, Server, desk
+from kbcore.search_log import files
+from tests.journeys.http_server import READER, TOKENS, Server, desk
 from tests.support import ROOT, refreshed, write
 
 QUESTION = {"query": "how do I reset my password", "k": 3}
@@ -52,6 +54,47 @@ def test_a_base_that_cannot_be_served_ends_the_start_with_its_name_and_the_cause
     assert "listening" not in done.stdout
 
 
+def test_a_reranker_that_is_not_here_ends_the_start_and_a_search_and_is_named(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    config.write_text(config.read_text() + f'[retrieval]\nreranker_path = "{tmp_path}/gone"\n')
+    done = _serve(config)
+    assert done.returncode == 12
+    assert f"kb: test cannot be served: there is no reranker folder {tmp_path}/gone" in done.stderr
+    asked = [sys.executable, "-m", "kbcore.cli", "search", "vpn", "-c", str(config)]
+    searched = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert searched.returncode == 12
+    assert "kb: there is no reranker folder" in searched.stderr
+    assert "reranker_path" in searched.stderr
+
+
+def test_a_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    with Server(config, tokens={**TOKENS, "OTEL_TRACES_EXPORTER": "console"}) as server:
+        server.post("/v1/test/search", QUESTION)
+        server.until(lambda: '"name": "retrieval.test"' in server.log.read_text())
+    assert '"service.name": "kb-http"' in server.log.read_text()
+
+
+def test_the_log_of_searches_names_who_asked_and_holds_no_check_of_the_server_itself(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    config.write_text(config.read_text() + f'[search_log]\npath = "{tmp_path}/log"\n')
+    with Server(config) as server:
+        assert server.get("/health/ready", token=None).status_code == 200
+        server.post("/v1/test/search", QUESTION)
+        seq = server.seq
+        assert server.move("rollback", {"reason": "log", "expected_seq": seq}).status_code == 200
+    lines = [json.loads(line) for file in files(tmp_path / "log") for line in file.read_text().splitlines()]
+    assert [line["consumer"] for line in lines] == ["http:reader 1"]
+
+
+def test_nobody_says_of_himself_where_he_calls_from(tmp_path: Path) -> None:
+    _, config = desk(tmp_path)
+    with Server(config) as server:
+        assert server.get("/v1", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == 200
+        server.until(lambda: server.lines())
+        assert server.lines()[0]["client"] == "127.0.0.1"
+
+
 def test_a_base_that_broke_meanwhile_is_named_by_health_and_nothing_else_is(tmp_path: Path) -> None:
     base, config = desk(tmp_path)
     write(tmp_path / "docs", {"new.md": "# New\n\nSomething new.\n"})
@@ -72,8 +115,14 @@ def test_a_base_that_broke_meanwhile_is_named_by_health_and_nothing_else_is(tmp_
     ("options", "tokens", "said"),
     [
         (("--host", "0.0.0.0"), {}, "0.0.0.0 can be reached from other machines, and no tokens are set"),
+        (("--host", "0.0.0.0", "--insecure"), {}, "0.0.0.0 can be reached from other machines, and no tokens are set"),
+        (("--host", "0.0.0.0"), TOKENS, "tokens and answers would travel in the clear"),
         ((), {"KB_READER_TOKENS": "short-secret"}, "token 1 of KB_READER_TOKENS has 12 characters; at least 16"),
-        (("--host", "no.such.host.invalid", "--insecure"), {}, "no.such.host.invalid is no address of this machine"),
+        (
+            ("--host", "no.such.host.invalid", "--insecure"),
+            TOKENS,
+            "no.such.host.invalid is no address of this machine",
+        ),
     ],
 )
 def test_a_start_that_would_not_be_safe_is_refused(
@@ -92,18 +141,16 @@ def test_a_port_that_is_taken_is_said_at_once(root: Path, server: Server) -> Non
     assert f"127.0.0.1:{server.port} is taken" in done.stderr
 
 
-def test_with_tokens_or_explicitly_it_listens_where_others_reach_it_and_says_what_that_means(
+def test_with_tokens_and_knowingly_it_listens_where_others_reach_it_and_says_what_that_means(
     root: Path, server: Server
 ) -> None:
     config = root / "test.toml"
-    with Server(config, options=("--host", "0.0.0.0", "--allow-host", "kb.example")) as wide:
+    with Server(config, options=("--host", "0.0.0.0", "--insecure", "--allow-host", "kb.example")) as wide:
         assert "put TLS in front" in wide.started["access"]
         port = wide.port
         for host, status in ((f"127.0.0.1:{port}", 200), ("kb.example", 200), ("other.example", 421)):
             got = httpx2.get(f"http://127.0.0.1:{port}/v1", headers={"Host": host, "Authorization": f"Bearer {READER}"})
             assert got.status_code == status, host
-    with Server(config, options=("--host", "0.0.0.0", "--insecure"), tokens={}) as open_to_all:
-        assert open_to_all.started["access"] == "everybody who reaches this port reads; nobody operates"
 
 
 def test_without_tokens_programs_on_this_machine_read_and_nobody_operates(root: Path, server: Server) -> None:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 pytest.importorskip("mcp")
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from kbcore.errors import ConfigError
@@ -190,6 +192,22 @@ def test_stdout_carries_the_protocol_alone_and_the_end_of_input_ends_it(tmp_path
     assert "ERR-4012" not in logs  # what was asked is in no log
 
 
+def test_an_agents_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
+    published(tmp_path)
+    seen = tmp_path / "stderr"
+
+    async def work() -> None:
+        asked = over_stdio(tmp_path)
+        asked.env = environment(OTEL_TRACES_EXPORTER="console")
+        with seen.open("w") as log:
+            async with Client(stdio_client(asked, errlog=log)) as client:
+                assert not (await client.call_tool("search_test", ASKED)).is_error
+
+    run(work)
+    assert '"service.name": "kb-mcp"' in seen.read_text()
+    assert '"name": "tool.search_test"' in seen.read_text()
+
+
 def test_nothing_that_changes_a_knowledge_base_is_a_tool(tmp_path: Path) -> None:
     server = make_server(Bases([published(tmp_path)]))
     tools = anyio.run(server.list_tools)
@@ -202,6 +220,7 @@ def test_nothing_that_changes_a_knowledge_base_is_a_tool(tmp_path: Path) -> None
         ({}, "query"),
         ({"query": ""}, "at least 1 character"),
         ({"query": "x" * 2_001}, "at most 2000 characters"),
+        ({"query": " ".join(f"w{n}" for n in range(65))}, "at most 64 are searched"),
         ({"query": "x", "k": 0}, "greater than or equal to 1"),
         ({"query": "x", "k": 51}, "less than or equal to 50"),
         ({"query": "x", "k": 10**9}, "less than or equal to 50"),
@@ -301,6 +320,30 @@ def test_an_error_nobody_foresaw_tells_the_model_nothing_of_this_machine(
     assert "/srv" not in text
 
 
+def test_a_call_that_takes_too_long_is_given_up_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = published(tmp_path)
+    ended = threading.Event()
+
+    def slow(self: Base, release: str = "current") -> Any:
+        ended.wait(20)
+        raise OSError
+
+    monkeypatch.setattr(Base, "retriever", slow)
+    monkeypatch.setattr("kbcore.serving.mcp.CALL_SECONDS", 0.1)
+
+    async def work() -> str:
+        async with Client(make_server(Bases([base]))) as client:
+            return str((await client.call_tool("search_test", ASKED)).content[0].text)  # type: ignore[union-attr]
+
+    try:
+        text = run(work)
+    finally:
+        ended.set()
+    assert "UNAVAILABLE: test" in text
+    assert "no answer within 0.1 s" in text
+    assert "Retrying may help" in text
+
+
 def test_two_knowledge_bases_in_one_process_answer_apart(tmp_path: Path) -> None:
     published(tmp_path / "a", "help.desk", only="# Only here\n\nThe blue binder.\n")
     published(tmp_path / "b", "legal")
@@ -396,9 +439,11 @@ def test_a_foreign_host_or_origin_and_a_missing_token_are_refused_over_http(tmp_
         assert status(Host="evil.example") == 421
         assert status(Origin="http://evil.example") == 403
         assert status(Authorization="Bearer wrong-token-0123456789") == 401
-        assert httpx2.post(f"{url}?token={TOKEN}", json=call, headers={"Accept": accept["Accept"]}).status_code == 401
+        assert httpx2.post(f"{url}?token={TOKEN}", json=call, headers={"Accept": accept["Accept"]}).status_code == 400
         assert httpx2.get(url.replace("/mcp", "/"), headers={"Host": "evil.example"}).status_code == 421
-        assert httpx2.post(url, content=b"x" * 1_000_001, headers=accept).status_code == 413
+        large = {**accept, "Content-Type": "application/json"}
+        assert httpx2.post(url, content=b"x" * 1_000_001, headers=large).status_code == 413
+        assert httpx2.post(url, content=b"{}", headers=accept).status_code == 415
         run(with_token)
 
 
@@ -411,13 +456,19 @@ def test_a_server_that_other_machines_reach_needs_tokens(tmp_path: Path) -> None
     )
     assert ended.returncode == 2
     assert "KB_READER_TOKENS" in ended.stderr
+    ended = subprocess.run(
+        [*command, "--host", "0.0.0.0"], env={**env, "KB_READER_TOKENS": TOKEN}, cwd=ROOT, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "in the clear" in ended.stderr
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ended = subprocess.run(
             [*command, "--port", port], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60
         )
     assert ended.returncode == 2
-    assert "cannot listen" in ended.stderr
+    assert "is taken" in ended.stderr
 
 
 def test_the_schema_of_a_hit_is_what_a_hit_holds() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from kbcore import doctor
 from kbcore.doctor import Check, examine, worst
+from kbcore.embedding import reranking
 from kbcore.embedding.embedder import identify
 from kbcore.errors import EmbedderUnavailableError
 from kbcore.fingerprint import sha256
@@ -25,6 +26,7 @@ from kbcore.store import envelope, layout
 from kbcore.store.lease import writer_lease
 from kbcore.store.objects import LocalStore
 from kbcore.store.probe import ProbeResult
+from tests.cross_encoder import write_cross_encoder
 from tests.support import ROOT, knowledge_base, refreshed, write
 
 CONFIG = """
@@ -342,3 +344,37 @@ def test_doctor_and_readme_name_the_same_way_to_start_prefect(base: KnowledgeBas
 def test_a_finding_about_a_source_names_it_once(base: KnowledgeBase, tmp_path: Path) -> None:
     (tmp_path / "docs").rename(tmp_path / "away")
     assert examined(tmp_path)["source docs"].detail.startswith(f"{tmp_path}/docs does not exist")
+
+
+def test_the_reranker_that_is_configured_is_loaded_and_asked(base: KnowledgeBase, tmp_path: Path) -> None:
+    def seen(folder: Path | str) -> Check:
+        file = configuration(tmp_path, more=f'[retrieval]\nreranker_path = "{folder}"\n')
+        return {check.name: check for check in examine(file, {})}["reranker"]
+
+    assert "reranker" not in examined(tmp_path)
+    model = write_cross_encoder(tmp_path / "overlap", "gateway badge")
+    assert (seen(model).status, seen(model).detail) == ("ok", "overlap, orders the first 20 chunks anew")
+    gone = seen(tmp_path / "gone")
+    assert (gone.status, "no reranker folder" in gone.detail) == ("fail", True)
+    assert "reranker_path" in gone.remedy
+    broken = write_cross_encoder(tmp_path / "broken", "gateway badge")
+    (broken / "model.onnx").write_bytes(b"no model")
+    assert seen(broken).status == "fail"
+    assert "the reranker broken does not load" in seen(broken).detail
+    assert str(broken) in seen(broken).remedy
+
+
+def test_the_doctor_downloads_no_reranker(base: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path / "cache"))
+    asked: list[bool] = []
+    real = reranking._named
+    monkeypatch.setattr(reranking, "_named", lambda model, download: asked.append(download) or real(model, download))
+    file = configuration(tmp_path, more='[retrieval]\nreranker = "Xenova/ms-marco-MiniLM-L-6-v2"\n')
+    found = {check.name: check for check in examine(file, {})}["reranker"]
+    assert asked == [False]
+    assert (found.status, found.detail) == (
+        "fail",
+        "the reranker Xenova/ms-marco-MiniLM-L-6-v2 is not on this machine",
+    )
+    assert "reranker_path" in found.remedy

@@ -1,1 +1,1 @@
-"""``kb serve``: search, releases and their history over HTTP. FastAPI, uvicorn and prometheus-client are used here alone."""
+"""``kb serve``: search, releases and their history over HTTP. FastAPI and prometheus-client are used here alone."""

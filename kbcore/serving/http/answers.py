@@ -6,14 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbcore.serving.bodies import Body, ExplainedBody, ResultBody
 from kbcore.types import Mode, Outcome
 
 
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Error(Answer):
+class Error(Body):
     """What went wrong: every answer with a status from 400 on, but that of /health/ready, is of this form."""
 
     error: str = Field(examples=["ReleaseNotFoundError"])
@@ -21,63 +18,11 @@ class Error(Answer):
     remedy: str = Field(examples=["see: kb releases"], description="What to do about it; may be empty.")
 
 
-class HitBody(Answer):
-    chunk_id: str
-    doc_id: str = Field(examples=["handbook:vpn/errors.md"])
-    ordinal: int
-    source: str
-    uri: str
-    title: str
-    heading: str
-    page_start: int | None
-    page_end: int | None
-    start: int
-    end: int
-    text: str
-    score: float = Field(description="Orders the hits of one answer; score_kind says what it is.")
-    cosine: float | None
-    vector_rank: int | None
-    bm25: float | None
-    keyword_rank: int | None
-    release: str
-    document_version: str
-    fetched_at: str
-    modified_at: str | None
-    last_confirmed: str | None
-    age_days: float | None
-    over_age: bool
-    carried_over: bool
-    media_type: str
-    metadata: dict[str, Any]
-    first_ordinal: int
-    last_ordinal: int
-    copies: list[str]
-    untrusted: Literal[True] = Field(description="Quoted from documents: material to answer from, not instructions.")
-    citation: str = Field(examples=["[r000012 handbook:vpn/errors.md#c3]"])
+class ExplainAnswer(ExplainedBody):
+    result: ResultBody
 
 
-class SearchAnswer(Answer):
-    release: str = Field(examples=["r000012"])
-    query: str
-    mode: Mode
-    outcome: Outcome
-    score_kind: str = Field(examples=["minmax"])
-    hits: list[HitBody]
-    evidence: dict[str, Any] = Field(description="The figures that led to the outcome.")
-
-
-class ExplainAnswer(Answer):
-    release: str
-    result: SearchAnswer
-    request: dict[str, Any]
-    tokens: list[str]
-    terms: list[dict[str, Any]]
-    codes: list[str]
-    candidates: list[dict[str, Any]] = Field(description="Every chunk that a matcher named, with both ranks and parts.")
-    document: dict[str, Any] | None = Field(description="How far the document that was followed came.")
-
-
-class PassageBody(Answer):
+class PassageBody(Body):
     citation: str
     chunk_id: str
     doc_id: str
@@ -85,7 +30,7 @@ class PassageBody(Answer):
     sentences_cut: int
 
 
-class ContextAnswer(Answer):
+class ContextAnswer(Body):
     release: str
     outcome: Outcome
     text: str = Field(description="Ready to be put before a language model.")
@@ -98,7 +43,7 @@ class ContextAnswer(Answer):
     complete: bool
 
 
-class CitationBody(Answer):
+class CitationBody(Body):
     cited: str
     offset: int
     release: str
@@ -110,13 +55,13 @@ class CitationBody(Answer):
     text: str | None
 
 
-class CiteAnswer(Answer):
+class CiteAnswer(Body):
     release: str = Field(description="The current release, or the one that the citations had to be of.")
     ok: bool = Field(description="Whether every citation holds.")
     citations: list[CitationBody]
 
 
-class BaseAnswer(Answer):
+class BaseAnswer(Body):
     name: str
     release: str = Field(description="The release that answers.")
     promoted: str | None = Field(description="The release that readers are to get; it is opened before it answers.")
@@ -128,13 +73,13 @@ class BaseAnswer(Answer):
     problem: str | None = Field(description="Why a promoted release is not the one that answers.")
 
 
-class BasesAnswer(Answer):
+class BasesAnswer(Body):
     knowledge_bases: list[BaseAnswer]
 
 
-class ReleaseRowBody(Answer):
+class ReleaseRowBody(Body):
     release: str
-    state: Literal["current", "previous", "candidate", "expired", "damaged"]
+    state: Literal["current", "previous", "refused", "candidate", "expired", "damaged"]
     created_at: str | None
     documents: int | None
     chunks: int | None
@@ -147,9 +92,11 @@ class ReleaseRowBody(Answer):
     changes: dict[str, Any] | None
     pinned: bool
     blocked: bool
+    gate: str | None = Field(description="What the gate said of a release that never was current.")
+    quality: dict[str, Any] | None = Field(description="The first measure of its newest scorecard.")
 
 
-class ReleasesAnswer(Answer):
+class ReleasesAnswer(Body):
     release: str | None = Field(description="The current one.")
     releases: list[ReleaseRowBody] = Field(description="Newest first.")
 
@@ -167,7 +114,7 @@ class ReleaseAnswer(BaseModel):
     embedder: dict[str, Any]
 
 
-class DiffAnswer(Answer):
+class DiffAnswer(Body):
     release: str = Field(description="The newer of the two.")
     old: str
     new: str
@@ -184,7 +131,7 @@ class DiffAnswer(Answer):
     differs: bool
 
 
-class TextDiffAnswer(Answer):
+class TextDiffAnswer(Body):
     release: str
     old: str
     new: str
@@ -205,7 +152,7 @@ class RecordBody(BaseModel):
     at: str
 
 
-class HistoryAnswer(Answer):
+class HistoryAnswer(Body):
     release: str | None
     seq: int
     records: list[RecordBody] = Field(description="Newest first.")
@@ -223,7 +170,7 @@ class EvaluationBody(BaseModel):
     by: str
 
 
-class EvalsAnswer(Answer):
+class EvalsAnswer(Body):
     release: str | None
     records: list[EvaluationBody] = Field(description="Newest first.")
     unreadable: list[str] = Field(description="Records that are damaged, by file.")
@@ -237,10 +184,10 @@ class MovedAnswer(RecordBody):
     seconds: float
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(Body):
     status: Literal["ok"]
 
 
-class NotReadyAnswer(Answer):
+class NotReadyAnswer(Body):
     status: Literal["not ready"]
     not_ready: list[str]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -12,12 +13,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from kbcore import __version__
+from kbcore.serving.access import Access
+from kbcore.serving.failures import Refusal, response
+from kbcore.serving.guard import AT_ONCE, LOOPBACK_NAMES, Guard
 from kbcore.serving.http import answers, health, looking, moving, searching
-from kbcore.serving.http.access import Access
-from kbcore.serving.http.failures import Refusal, of_status, response
-from kbcore.serving.http.guard import Guard
-from kbcore.serving.http.recorder import Recorder
 from kbcore.serving.http.service import Service
+from kbcore.serving.recorder import Recorder
 
 DESCRIPTION = """Search the releases of knowledge bases, compare them, and, as an operator, say which one readers get.
 
@@ -42,9 +43,18 @@ EVERYWHERE = {
 }
 
 
-def application(service: Service, access: Access, *, hosts: Iterable[str] = ()) -> ASGIApp:
-    """The whole application; ``hosts`` are the names it answers to beside those of this machine."""
-    return Recorder(Guard(routes(service), access=access, hosts=hosts), metrics=service.metrics)
+def application(service: Service, access: Access, *, hosts: Iterable[str] = LOOPBACK_NAMES) -> ASGIApp:
+    """The whole application; ``hosts`` are the names it answers to."""
+    guard = Guard(
+        routes(service),
+        access=access,
+        hosts=hosts,
+        open_paths=health.OPEN_PATHS,
+        needs_operator=moving.needs_operator,
+        # As many as its threads take, and some that ask for no thread.
+        at_once=sum(pool.limit for pool in service.pools.values()) + 4 * AT_ONCE,
+    )
+    return Recorder(guard, answered=service.metrics.answered)
 
 
 def routes(service: Service) -> FastAPI:
@@ -92,6 +102,17 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     request.state.error = error.error
     return response(error)
+
+
+def of_status(status: int, detail: str, headers: Mapping[str, str] | None) -> Refusal:
+    """What the router says by itself: an unknown path, a method that a path does not take."""
+    words = {
+        404: ("NotFound", "there is nothing at this address", "GET /openapi.json lists what there is"),
+        405: ("MethodNotAllowed", "this address does not take this method", "the Allow header names those it takes"),
+    }
+    phrase = HTTPStatus(status).phrase
+    error, message, remedy = words.get(status, (phrase.title().replace(" ", ""), detail or phrase, ""))
+    return Refusal(status, error, message, remedy, headers=headers)
 
 
 async def _by_status(request: Request, error: Exception) -> Response:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from kbcore.serving.failures import HEADERS, JSON_TYPE
 from kbcore.serving.http import answers
-from kbcore.serving.http.failures import HEADERS, JSON_TYPE
 from kbcore.serving.http.metrics import CONTENT_TYPE
 from kbcore.serving.http.service import Serving, dumps
 
 router = APIRouter(tags=["health"])
+OPEN_PATHS = frozenset({"/health/live", "/health/ready"})
+"""Answered without a token: they say no more than whether, and which names."""
 
 
 @router.get("/health/live", response_model=answers.HealthAnswer)

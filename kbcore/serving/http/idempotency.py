@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from kbcore.serving.http.failures import Refusal
+from kbcore.serving.failures import Refusal
 
 KEPT = 1_000
 _KEY = re.compile(r"[!-~]{1,200}")

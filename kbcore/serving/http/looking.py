@@ -11,6 +11,7 @@ from kbcore.differences import compare_releases, text_diff
 from kbcore.errors import CorruptReleaseError
 from kbcore.releases import list_releases
 from kbcore.serving.bases import Base
+from kbcore.serving.failures import without_paths
 from kbcore.serving.http import answers, models
 from kbcore.serving.http.searching import HELD, IfNoneMatch
 from kbcore.serving.http.service import Answered, Named, Serving, answer, run, validated
@@ -147,5 +148,5 @@ def _summary(entry: Base) -> dict[str, Any]:
         "mode": retriever.mode,
         "documents": totals["documents"],
         "chunks": totals["chunks"],
-        "problem": live.problem,
+        "problem": without_paths(live.problem) if live.problem else None,
     }

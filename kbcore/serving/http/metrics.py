@@ -10,13 +10,12 @@ from prometheus_client.registry import Collector
 
 from kbcore.errors import KbError
 from kbcore.serving.bases import Bases
-from kbcore.serving.http.pools import Pool
+from kbcore.serving.pools import Pool
 from kbcore.types import SearchResult
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"})
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-NO_ROUTE = "none"
 
 
 class Metrics:

@@ -7,21 +7,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kbcore.retrieval.request import MAX_NEIGHBOURS
-from kbcore.tokenization import query_terms
+from kbcore.serving.questions import MAX_QUERY, MAX_TERMS, few_terms
 from kbcore.types import Fusion, Mode
 
 MAX_K = 200
-MAX_QUERY = 2_000
-MAX_TERMS = 64
 MAX_ANSWER = 200_000
 MAX_CONTEXT = 100_000
-
-
-def _few_terms(query: str) -> str:
-    count = len(query_terms(query))
-    if count > MAX_TERMS:
-        raise ValueError(f"{count} distinct terms; at most {MAX_TERMS} are searched")
-    return query
 
 
 def _visible(text: str) -> str:
@@ -37,7 +28,7 @@ Query = Annotated[
         description=f"The question: at most {MAX_QUERY:,} characters and {MAX_TERMS} distinct terms.",
         examples=["how do I reset my password"],
     ),
-    AfterValidator(_few_terms),
+    AfterValidator(few_terms),
 ]
 K = Annotated[int, Field(ge=1, le=MAX_K, description="How many hits at most; not given, as configured.", examples=[5])]
 ReleaseName = Annotated[

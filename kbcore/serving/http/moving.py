@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from kbcore import promotion
 from kbcore.fingerprint import sha256
+from kbcore.serving.access import Caller
 from kbcore.serving.bases import Base
 from kbcore.serving.http import answers, models
-from kbcore.serving.http.access import Caller
 from kbcore.serving.http.service import Answered, Named, Service, Serving, answer, dumps, run
 from kbcore.store.promotion import Promotion
 from kbcore.store.repository import Repository, Run
@@ -24,7 +24,14 @@ IdempotencyKey = Annotated[
     Header(description="Random; a request with the same key and body is answered as the first was, and done once."),
 ]
 FOLLOW_SECONDS = 5.0
+OPERATOR_ACTS = frozenset({"promote", "rollback", "hold"})
 Move = Callable[[Repository, Run], Promotion]
+
+
+def needs_operator(method: str, path: str) -> bool:
+    """Whether a request moves readers."""
+    parts = path.strip("/").split("/")
+    return method == "POST" and len(parts) == 3 and parts[0] == "v1" and parts[2] in OPERATOR_ACTS
 
 
 @router.post("/promote", response_model=answers.MovedAnswer)

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from kbcore.serving.bases import Base, Bases
-from kbcore.serving.http.failures import Refusal
-from kbcore.serving.http.pools import Pool
+from kbcore.serving.failures import Refusal
+from kbcore.serving.pools import Pool
 
 READY_SECONDS = 1.0
 

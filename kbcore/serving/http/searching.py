@@ -12,11 +12,12 @@ from kbcore.citations import check_citations, cited
 from kbcore.retrieval.explaining import explain as told
 from kbcore.serving.answers import result_json
 from kbcore.serving.bases import Base
+from kbcore.serving.bodies import ResultBody
+from kbcore.serving.failures import Refusal
 from kbcore.serving.http import answers, models
 from kbcore.serving.http.conditional import matches, of_search
-from kbcore.serving.http.failures import Refusal
-from kbcore.serving.http.pools import Pool
 from kbcore.serving.http.service import Answered, Named, Service, Serving, answer, dumps, run
+from kbcore.serving.pools import Pool
 
 router = APIRouter(prefix="/v1/{kb}", tags=["questions"])
 MAX_RELEASES_CITED = 20
@@ -24,13 +25,13 @@ IfNoneMatch = Annotated[str | None, Header(description="An ETag of an earlier an
 HELD: dict[int | str, dict[str, Any]] = {304: {"description": "What you hold is what you would get."}}
 
 
-@router.post("/search", response_model=answers.SearchAnswer)
+@router.post("/search", response_model=ResultBody)
 async def search(kb: Named, service: Serving, request: Request, asked: models.SearchBody) -> Response:
     """The chunks that answer a question best, each with where it comes from and what both matchers made of it."""
     return await _search(kb, service, request, asked, None, conditional=False)
 
 
-@router.get("/search", response_model=answers.SearchAnswer, responses=HELD)
+@router.get("/search", response_model=ResultBody, responses=HELD)
 async def search_by_address(
     kb: Named,
     service: Serving,
@@ -66,7 +67,7 @@ async def _search(
     return await run(_pool(service, asked.release), found)
 
 
-@router.get("/lookup", response_model=answers.SearchAnswer)
+@router.get("/lookup", response_model=ResultBody)
 async def lookup(
     kb: Named, service: Serving, request: Request, asked: Annotated[models.LookupQuery, Query()]
 ) -> Response:

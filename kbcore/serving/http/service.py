@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from kbcore.errors import KbError
 from kbcore.serving.bases import Base, Bases
+from kbcore.serving.failures import HEADERS, JSON_TYPE, Refusal, refusal_of
 from kbcore.serving.http.conditional import matches, of_body
-from kbcore.serving.http.failures import HEADERS, JSON_TYPE, Refusal, refusal_of, unavailable
 from kbcore.serving.http.idempotency import Remembered
 from kbcore.serving.http.metrics import Metrics
-from kbcore.serving.http.pools import Pool
 from kbcore.serving.http.readiness import Readiness
+from kbcore.serving.pools import Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,8 @@ async def run(pool: Pool, call: Callable[..., Answered], *arguments: Any) -> Res
     """The response of a call made in a thread of ``pool``. Refusal where it raised."""
     try:
         return (await pool.run(call, *arguments)).response()
-    except KbError as error:
+    except (KbError, OSError, MemoryError) as error:
         raise refusal_of(error) from error
-    except (OSError, MemoryError) as error:
-        raise unavailable(error) from error
 
 
 def service_of(request: Request) -> Service:

@@ -8,25 +8,37 @@ from typing import Any
 
 import pytest
 
-from kbcore.serving.access import Tokens
+from kbcore.search_log import _consumer
+from kbcore.serving.access import Access
 from kbcore.serving.guard import Guard, names_of
 
-READER = "reader-token-0123456789"
+READER, OPERATOR = "reader-token-0123456789", "operator-token-0123456789"
+HOST = ("host", "localhost")
+JSON = ("content-type", "application/json")
 
 
 class App:
-    """Answers 200 with the body it was given, and remembers that it was asked."""
+    """Answers 200 with the body it was given, and remembers who asked."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
-        self.roles: list[str] = []
+        self.callers: list[str | None] = []
+        self.consumers: list[str | None] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         self.bodies.append(message["body"])
-        self.roles.append(scope["state"]["role"])
+        caller = scope["state"].get("caller")
+        self.callers.append(caller.label if caller else None)
+        self.consumers.append(_consumer.get())
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": message["body"]})
+
+
+def scope_of(headers: list[tuple[str, str]], method: str = "GET", path: str = "/", query: str = "") -> dict[str, Any]:
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return {"type": "http", "method": method, "headers": raw, "path": path, "query_string": query.encode(),
+            "client": ("127.0.0.1", 1)}  # fmt: skip
 
 
 def ask(
@@ -34,9 +46,12 @@ def ask(
     headers: list[tuple[str, str]],
     chunks: tuple[bytes, ...] = (b"",),
     *,
-    tokens: Tokens = Tokens(),  # noqa: B008
+    method: str = "GET",
+    path: str = "/",
+    query: str = "",
+    access: Access = Access(),  # noqa: B008
     slow: float = 0.0,
-    **limits: Any,
+    **more: Any,
 ) -> tuple[int, Any]:
     """The status and the body of one request."""
     sent: list[Any] = []
@@ -44,16 +59,19 @@ def ask(
 
     async def receive() -> Any:
         await asyncio.sleep(slow)
-        return queue.pop(0)
+        return queue.pop(0) if queue else {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    guard = Guard(app, hosts=names_of("127.0.0.1", ["kb.example.org"]), tokens=tokens, **limits)
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    asyncio.run(guard({"type": "http", "headers": raw, "path": "/"}, receive, send))
+    guard = Guard(app, hosts=names_of("127.0.0.1", ["kb.example.org"]), access=access, **more)
+    asyncio.run(guard(scope_of(headers, method, path, query), receive, send))
     body = sent[1]["body"]
     return sent[0]["status"], json.loads(body) if sent[0]["status"] >= 400 else body
+
+
+def post(app: App, headers: list[tuple[str, str]], *chunks: bytes, **more: Any) -> tuple[int, Any]:
+    return ask(app, [HOST, *headers], chunks or (b"{}",), method="POST", **more)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost", "LOCALHOST:1", "[::1]:8765", "kb.example.org"])
@@ -65,14 +83,14 @@ def test_a_server_answers_to_its_own_names(host: str) -> None:
     "host",
     [
         "evil.example", "127.0.0.1.evil.example", "localhost:80:80", "localhost:x", "kb.example.org.", "", "user@localhost",
-        "[::1", "[::1]x", "169.254.169.254",
+        "[::1", "[::1]x", "169.254.169.254", "evil.example:localhost",
     ],
 )  # fmt: skip
 def test_a_foreign_host_is_refused_and_reaches_nothing(host: str) -> None:
     app = App()
     status, body = ask(app, [("host", host)])
     assert status == 421
-    assert body["error"]["remedy"]
+    assert body["remedy"]
     assert app.bodies == []
 
 
@@ -102,34 +120,73 @@ def test_pages_of_the_server_itself_may_ask() -> None:
     assert ask(App(), [("host", "127.0.0.1:8765"), ("origin", "http://127.0.0.1:8765")])[0] == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pages_of_another_site_are_refused_also_where_no_origin_is_sent(site: str) -> None:
+    assert ask(App(), [HOST, ("sec-fetch-site", site)])[0] == 403
+    assert ask(App(), [HOST, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")])[0] == 200
+    assert post(App(), [JSON, ("sec-fetch-site", site), ("sec-fetch-mode", "navigate")])[0] == 403
+    assert ask(App(), [HOST, ("sec-fetch-site", "same-origin")])[0] == 200
+
+
 def test_where_tokens_are_set_each_request_needs_one() -> None:
-    tokens = Tokens.of({"KB_READER_TOKENS": READER})
+    access = Access([READER])
     app = App()
-    host = ("host", "localhost")
-    assert ask(app, [host], tokens=tokens)[0] == 401
-    assert ask(app, [host, ("authorization", f"Bearer {READER}x")], tokens=tokens)[0] == 401
+    assert ask(app, [HOST], access=access)[0] == 401
+    assert ask(app, [HOST, ("authorization", f"Bearer {READER}x")], access=access)[0] == 401
     twice = [("authorization", f"Bearer {READER}")] * 2
-    assert ask(app, [host, *twice], tokens=tokens)[0] == 401
+    assert ask(app, [HOST, *twice], access=access)[0] == 401
+    assert ask(app, [HOST, twice[0]], access=access, query=f"x={READER}")[0] == 400
     assert app.bodies == []
-    assert ask(app, [host, twice[0]], tokens=tokens)[0] == 200
-    assert app.roles == ["reader"]
+    assert ask(app, [HOST, twice[0]], access=access)[0] == 200
+    assert app.callers == ["reader 1"]
+
+
+def test_what_moves_readers_needs_an_operator() -> None:
+    access = Access([READER], [OPERATOR])
+    acts = {"access": access, "needs_operator": lambda method, path: method == "POST" and path == "/move"}
+    app = App()
+    assert post(app, [JSON, ("authorization", f"Bearer {READER}")], path="/move", **acts)[0] == 403
+    assert app.bodies == []
+    assert post(app, [JSON, ("authorization", f"Bearer {READER}")], path="/look", **acts)[0] == 200
+    assert post(app, [JSON, ("authorization", f"Bearer {OPERATOR}")], path="/move", **acts)[0] == 200
+
+
+def test_searches_within_are_logged_under_the_caller_and_those_of_open_paths_are_not() -> None:
+    app, access = App(), Access([READER])
+    authorized = ("authorization", f"Bearer {READER}")
+    ask(app, [HOST, authorized], access=access)
+    ask(app, [HOST, authorized], access=access, protocol="mcp")
+    ask(app, [HOST])
+    assert ask(app, [HOST], access=access, path="/health", open_paths={"/health"})[0] == 200
+    assert app.consumers == ["http:reader 1", "mcp:reader 1", "http:no token", None]
 
 
 def test_a_body_arrives_whole() -> None:
-    assert ask(App(), [("host", "localhost")], (b"one ", b"two"))[1] == b"one two"
+    assert post(App(), [JSON], b'{"a": "one ', b'two"}')[1] == b'{"a": "one two"}'
+
+
+def test_a_body_is_json_in_utf_8_and_stands_in_a_post() -> None:
+    app = App()
+    assert post(app, [])[0] == 415
+    assert post(app, [("content-type", "text/plain")])[0] == 415
+    assert post(app, [("content-type", "application/json; charset=utf-16")])[0] == 415
+    assert post(app, [JSON, ("content-encoding", "gzip")])[0] == 415
+    assert post(app, [JSON], b"no")[0] == 400
+    assert ask(app, [HOST, ("content-length", "2")], (b"{}",))[0] == 400
+    assert app.bodies == []
+    assert post(app, [("content-type", 'application/json; charset="utf-8"')])[0] == 200
 
 
 def test_large_bodies_are_refused_declared_or_not() -> None:
     app = App()
-    host = ("host", "localhost")
-    assert ask(app, [host, ("content-length", "11")], (b"",), max_body=10)[0] == 413
-    assert ask(app, [host, ("content-length", "9" * 5000)], (b"",))[0] == 413
-    assert ask(app, [host], (b"123456", b"7890a"), max_body=10)[0] == 413
+    assert post(app, [JSON, ("content-length", "1000001")])[0] == 413
+    assert post(app, [JSON, ("content-length", "9" * 5000)])[0] == 413
+    assert post(app, [JSON], b" " * 600_000, b" " * 600_000)[0] == 413
     assert app.bodies == []
 
 
 def test_a_body_that_does_not_come_is_given_up() -> None:
-    assert ask(App(), [("host", "localhost")], slow=1.0, body_seconds=0.05)[0] == 408
+    assert post(App(), [JSON], slow=1.0, body_seconds=0.05)[0] == 408
 
 
 def test_a_server_that_listens_everywhere_has_no_name_of_its_own() -> None:
@@ -157,16 +214,31 @@ def test_beyond_so_many_requests_at_once_callers_are_asked_to_come_again() -> No
                 assert (b"retry-after", b"1") in message["headers"]
 
     async def work() -> None:
-        guard = Guard(slow, hosts=["localhost"], tokens=Tokens(), requests=2)
-        asked = [
-            asyncio.create_task(guard({"type": "http", "headers": [(b"host", b"localhost")]}, receive, send))
-            for _ in range(3)
-        ]
+        guard = Guard(slow, access=Access(), at_once=2)
+        asked = [asyncio.create_task(guard(scope_of([HOST]), receive, send)) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert statuses == [503]
         free.set()
         await asyncio.gather(*asked)
-        await guard({"type": "http", "headers": [(b"host", b"localhost")]}, receive, send)
+        await guard(scope_of([HOST]), receive, send)
 
     asyncio.run(work())
     assert statuses == [503, 200, 200, 200]
+
+
+def test_a_web_socket_is_closed_and_the_start_of_a_server_passes() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["type"])
+
+    async def send(message: Any) -> None:
+        seen.append(message["type"])
+
+    async def work() -> None:
+        guard = Guard(app, access=Access())
+        await guard({"type": "websocket"}, None, send)  # type: ignore[arg-type]
+        await guard({"type": "lifespan"}, None, send)  # type: ignore[arg-type]
+
+    asyncio.run(work())
+    assert seen == ["websocket.close", "lifespan"]

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.responses import Response
 
-from kbcore.serving.http.failures import Refusal
+from kbcore.serving.failures import Refusal
 from kbcore.serving.http.idempotency import Remembered
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from kbcore.releases import ReleaseRow
 from kbcore.serving.bases import Bases
-from kbcore.serving.http.access import OPEN_PATHS, OPERATOR_ACTS, needs_operator
 from kbcore.serving.http.app import EVERYWHERE, routes
+from kbcore.serving.http.health import OPEN_PATHS
+from kbcore.serving.http.moving import OPERATOR_ACTS, needs_operator
 from kbcore.serving.http.service import Service
+from kbcore.types import Hit
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(routes(Service(Bases([]))).openapi()))
 OPERATIONS = [
@@ -75,3 +79,20 @@ def test_what_an_operator_must_be_asked_for_is_what_moves_readers() -> None:
     assert moving == {f"/v1/{{kb}}/{act}" for act in OPERATOR_ACTS}
     for method, path, _ in OPERATIONS:
         assert needs_operator(method.upper(), path) is (path in moving)
+
+
+def test_acts_that_move_readers_need_an_operator_whatever_the_base() -> None:
+    assert needs_operator("POST", "/v1/any/promote")
+    assert needs_operator("POST", "/v1/any/rollback/")
+    assert not needs_operator("POST", "/v1/promote/search")
+    assert not needs_operator("GET", "/v1/any/hold")
+
+
+def test_the_schema_of_a_hit_is_what_a_hit_holds() -> None:
+    properties = DOCUMENT["components"]["schemas"]["HitBody"]["properties"]
+    assert set(properties) == {field.name for field in fields(Hit)} | {"citation"}
+
+
+def test_the_schema_of_a_release_is_what_a_row_of_releases_holds() -> None:
+    properties = DOCUMENT["components"]["schemas"]["ReleaseRowBody"]["properties"]
+    assert set(properties) == {field.name for field in fields(ReleaseRow)}

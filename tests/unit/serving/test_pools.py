@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from kbcore.serving.http.failures import Refusal
-from kbcore.serving.http.pools import Pool
+from kbcore.serving.failures import Refusal
+from kbcore.serving.pools import Pool
 
 
 def test_a_call_gives_what_it_gives_and_raises_what_it_raises() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbcore.serving.http.failures import Refusal
-from kbcore.serving.http.strict_json import MAX_DEPTH, read_object
+from kbcore.serving.failures import Refusal
+from kbcore.serving.strict_json import MAX_DEPTH, read_object
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 VALUES = st.recursive(

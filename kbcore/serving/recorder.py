@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kbcore.serving.http.failures import internal, response
-from kbcore.serving.http.logs import log, request_line
-from kbcore.serving.http.metrics import NO_ROUTE, Metrics
+from kbcore.serving.failures import internal, response
+from kbcore.serving.logs import log, request_line
 
 MAX_PATH = 200
+NO_ROUTE = "none"
 
 
 class Recorder:
-    """The outermost middleware."""
+    """The outermost middleware. ``answered`` is told the route, the method, the status and the seconds of each request."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, answered: Callable[[str, str, int, float], None] = lambda *_: None) -> None:
         self.app = app
-        self.metrics = metrics
+        self.answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,7 +45,7 @@ class Recorder:
                 await response(internal())(scope, receive, sending)
         seconds = time.perf_counter() - started
         route = getattr(scope.get("route"), "path", NO_ROUTE)
-        self.metrics.answered(route, scope["method"], status, seconds)
+        self.answered(route, scope["method"], status, seconds)
         caller = state.get("caller")
         # The query string is left out: it holds the question.
         request_line(

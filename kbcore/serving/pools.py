@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from kbcore.serving.http.failures import busy, too_slow
+from kbcore.serving.failures import busy, too_slow
 
 T = TypeVar("T")
 

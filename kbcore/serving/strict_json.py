@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from kbcore.serving.http.failures import Refusal
+from kbcore.serving.failures import Refusal
 
 MAX_DEPTH = 32
 MAX_DIGITS = 20
