@@ -10,7 +10,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.states import Failed
 
-from flows.secrets import secrets_of
+from flows.secret_blocks import secrets_of
 from kbcore.config import load
 from kbcore.doctor import examine
 from kbcore.errors import ConfigError, KbError

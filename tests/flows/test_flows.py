@@ -526,3 +526,9 @@ def test_make_serve_serves_the_files_that_are_named(
     )  # fmt: skip
     assert done.stdout.strip().splitlines()[-1].endswith(f"-m flows.deployments {served}")
     assert "DO_NOT_TRACK=1" in done.stdout
+
+
+def test_no_flow_file_has_the_name_of_a_module_of_python() -> None:
+    """Prefect puts the folder of a flow first on the path, for worker processes too: ours would be taken for Python's."""
+    names = {path.stem for path in (ROOT / "flows").glob("*.py")} - {"__init__"}
+    assert not names & sys.stdlib_module_names

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("dlt")
 
-from flows.secrets import block_name, secrets_of
+from flows.secret_blocks import block_name, secrets_of
 from kbcore.config import load
 from kbcore.config.sources import SECTION_OF
 from kbcore.errors import SourceError

@@ -153,7 +153,7 @@ def test_the_table_and_show_say_how_good_a_release_is_and_what_the_gate_said(tmp
     kb("refresh", code=3)
     assert "refused" in kb("releases")
     refused = kb("show", "latest")
-    assert "gate: fail against r000001, 4 checks" in refused
+    assert "gate: fail against r000001, 7 checks" in refused
     assert "  fail    removed: 1 of 4 documents of r000001 are gone" in refused
     body: dict[str, Any] = json.loads(kb("show", "latest", "--json"))
     assert (body["gate"]["verdict"], body["scorecard"]) == ("fail", None)

@@ -107,7 +107,7 @@ def test_gates_are_one_row_a_check_and_join_the_promotions_that_name_them(tmp_pa
     refreshed(base)
     rows = ask(base, "SELECT release, baseline, verdict, check_name, finding FROM gates ORDER BY release, check_name")
     assert rows[0] == ("r000001", None, "no_baseline", None, None)
-    assert [row[3] for row in rows[1:]] == ["failed", "flagged", "removed", "size"]
+    assert [row[3] for row in rows[1:]] == ["copied", "emptied", "failed", "flagged", "removed", "size", "untitled"]
     assert {row[:3] + row[4:] for row in rows[1:]} == {("r000002", "r000001", "pass", "pass")}
     assert ask(base, "SELECT DISTINCT p.release FROM promotions p JOIN gates g ON p.gate = g.digest ORDER BY 1") == [
         ("r000001",), ("r000002",),
