@@ -70,7 +70,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("width", [80, *(pytest.param(width, marks=pytest.mark.long) for width in (40, 120))])
 @pytest.mark.parametrize("verb", COLUMNS, ids=lambda verb: verb[0])
 def test_no_column_is_lost_whatever_the_width_and_no_line_is_longer(
     desk: Path, verb: tuple[str, ...], width: int

@@ -147,7 +147,7 @@ def test_bm25_with_lucenes_parameters_is_as_good_on_scifact_as_that_of_bm25s() -
     assert figures[0] > 0.66, "far below what is published of this collection"
 
 
-@pytest.mark.parametrize(("name", "most"), [("adi", None), ("xquad-en", 100)])
+@pytest.mark.parametrize(("name", "most"), [("adi", None), pytest.param("xquad-en", 100, marks=pytest.mark.long)])
 def test_vector_search_with_the_default_embedder_is_as_good_as_an_exact_search_over_the_same_vectors(
     tmp_path: Path, name: str, most: int | None
 ) -> None:
