@@ -521,7 +521,7 @@ def test_make_serve_serves_the_files_that_are_named(
 ) -> None:
     known = {name: value for name, value in os.environ.items() if name not in ("CONFIG", "KB_CONFIG", "MAKEFLAGS")}
     done = subprocess.run(
-        ["make", "-n", "-o", "install", "serve", *arguments],
+        ["make", "--no-print-directory", "-n", "-o", "install", "serve", *arguments],
         cwd=ROOT, env={**known, **environment}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip().splitlines()[-1].endswith(f"-m flows.deployments {served}")
