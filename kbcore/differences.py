@@ -6,8 +6,9 @@ import difflib
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
-from kbcore.errors import KbError, UsageError
+from kbcore.errors import UsageError
 from kbcore.planning import pair_renames
+from kbcore.store.descent import descent
 from kbcore.store.inventory import Inventory
 from kbcore.store.manifest import Manifest, changed_settings
 from kbcore.store.repository import Repository
@@ -46,7 +47,12 @@ class Difference:
 
 def compare_releases(repository: Repository, old: str, new: str) -> Difference:
     """What ``new`` has that ``old`` had not, and the reverse. A rename is a pair of ids with equal bytes."""
-    left, right = Inventory(repository, old), Inventory(repository, new)
+    return compare_inventories(repository, Inventory(repository, old), Inventory(repository, new))
+
+
+def compare_inventories(repository: Repository, left: Inventory, right: Inventory) -> Difference:
+    """The same of two releases whose documents were read already."""
+    old, new = left.release, right.release
     renamed = renames(left, right)
     changed = []
     both = sorted(left.held.keys() & right.held.keys())
@@ -109,15 +115,12 @@ def tombstones(repository: Repository, newest: Manifest, oldest: str, wanted: se
     """When and why each of the wanted documents went, as far as the releases from ``newest`` back to ``oldest`` still
     tell; by document."""
     found: dict[str, Json] = {}
-    manifest: Manifest | None = newest
-    while manifest is not None and manifest.release != oldest and wanted - found.keys():
+    for manifest in descent(repository, newest):
+        if manifest.release == oldest or not wanted - found.keys():
+            break
         for entry in manifest.removed:
             if entry["doc_id"] in wanted:
                 found.setdefault(entry["doc_id"], {**entry, "release": manifest.release, "at": manifest.created_at})
-        try:
-            manifest = repository.manifest(manifest.parent) if manifest.parent else None
-        except KbError:
-            break  # expired and reclaimed, or damaged: what went there is not told any more
     return [found[doc_id] for doc_id in sorted(found)]
 
 

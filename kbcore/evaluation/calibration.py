@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from kbcore.errors import KbError
 from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.store import evals
+from kbcore.store.descent import descent
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository
 from kbcore.types import Json, Mode
@@ -19,17 +22,12 @@ def cut_of(repository: Repository, manifest: Manifest, mode: Mode) -> EvidenceCu
     by_release: dict[str, list[evals.Evaluated]] = {}
     for entry in evals.listed(repository, kind=evals.SCORECARD):
         by_release.setdefault(entry.release, []).append(entry)
-    now: Manifest | None = manifest
-    for _ in range(GENERATIONS if by_release else 0):
-        if now is None or now.embedder_id != manifest.embedder_id:
+    for now in itertools.islice(descent(repository, manifest), GENERATIONS if by_release else 0):
+        if now.embedder_id != manifest.embedder_id:
             break
         for entry in reversed(by_release.get(now.release, [])):
             if (found := _read(repository, entry, mode, manifest.embedder_id)) is not None:
                 return found
-        try:
-            now = repository.manifest(now.parent) if now.parent else None
-        except KbError:
-            break
     return None
 
 

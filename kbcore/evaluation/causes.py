@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from kbcore.differences import Difference, compare_releases, renames
+from kbcore.differences import Difference, compare_inventories, renames
 from kbcore.evaluation.labels import Label, Place, units
 from kbcore.evaluation.scorecard import Answer, Ranked
 from kbcore.store.inventory import Inventory
@@ -59,7 +59,7 @@ class Releases:
     @cached_property
     def difference(self) -> Difference:
         """What changed between the two, by document."""
-        return compare_releases(self.repository, self.old.release, self.new.release)
+        return compare_inventories(self.repository, self.old, self.new)
 
     @cached_property
     def _tombstones(self) -> dict[str, str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from kbcore.differences import renames, tombstones
+from kbcore.differences import tombstones
+from kbcore.evaluation.causes import Releases
 from kbcore.planning import NOTHING_LEFT
 from kbcore.store.inventory import Inventory
-from kbcore.store.repository import Repository
 
 EMPTIED = 10
 
@@ -41,10 +41,9 @@ class CorpusChange:
     kept_characters: int
 
 
-def against(repository: Repository, old: str, new: str) -> CorpusChange:
-    """The figures of ``new`` against ``old``."""
-    before, after = Inventory(repository, old), Inventory(repository, new)
-    moved = renames(before, after)
+def between(releases: Releases) -> CorpusChange:
+    """The figures of the new release against the old."""
+    before, after, moved = releases.old, releases.new, releases.renamed
     flags_before, lengths_before = _texts(before)
     flags, lengths = _texts(after)
     pairs = {doc_id: moved.get(doc_id, doc_id) for doc_id in before.held}
@@ -52,7 +51,7 @@ def against(repository: Repository, old: str, new: str) -> CorpusChange:
     gone = set(before.held) - set(kept)
     skipped = [
         entry["doc_id"]
-        for entry in tombstones(repository, after.manifest, old, gone)
+        for entry in tombstones(releases.repository, after.manifest, before.release, gone)
         if entry["reason"].startswith(NOTHING_LEFT)
     ]
     failed_before = {entry["doc_id"] for entry in before.manifest.exceptions}

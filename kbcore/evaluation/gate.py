@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from kbcore.evaluation.abstention import Abstention
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison, compare
 from kbcore.evaluation.findings import Finding
+from kbcore.evaluation.pairing import cards_of
 from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.evaluation.scorecard import Scorecard
 from kbcore.fingerprint import canonical, sha256
@@ -150,19 +152,19 @@ class _Gate:
     def _evaluate(self, questions: QuestionSet, names: Sequence[str]) -> tuple[Scorecard, Comparison | None]:
         settings = self._settings()
         baseline = self.baseline.release if self.baseline else None
-        embedders = runner.Embedders(self.repository, self.catalog)
-
-        def card_of(release: str) -> Scorecard:
-            return runner.card_of(
-                self.repository, release, questions, self.catalog, settings, names=names, run=self.run,
-                baseline=baseline, embedder=embedders.of(release, settings.mode), progress=self.progress,
-            )  # fmt: skip
-
-        card = card_of(self.manifest.release)
+        cards = cards_of(
+            self.repository, self.catalog, [self.manifest.release, *([baseline] if baseline else [])], questions, settings,
+            names=names, baseline=baseline, run=self.run, progress=self.progress,
+        )  # fmt: skip
         if baseline is None:
-            return card, None
-        releases = Releases(self.repository, baseline, self.manifest.release)
-        return card, compare(card_of(baseline), card, releases, cut=settings.cut, names=names)
+            return cards[0], None
+        return cards[0], compare(cards[1], cards[0], self._sides, cut=settings.cut, names=names)
+
+    @cached_property
+    def _sides(self) -> Releases:
+        """Both releases, read once for the causes and for the data; only where there is a baseline."""
+        assert self.baseline is not None
+        return Releases(self.repository, self.baseline.release, self.manifest.release)
 
     def _quality(self, card: Scorecard, comparison: Comparison | None) -> Iterator[Finding]:
         section = self.section
@@ -179,7 +181,7 @@ class _Gate:
         yield from findings.no_answer(new, old, section)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
-        found = corpus.against(self.repository, baseline.release, self.manifest.release)
+        found = corpus.between(self._sides)
         return findings.data(found, baseline.release, self.section, self.approved_removals)
 
     def _made_with(self, questions: QuestionSet | None) -> Json:

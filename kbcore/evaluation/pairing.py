@@ -10,9 +10,37 @@ from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison, compare
 from kbcore.evaluation.measures import parse_measures
 from kbcore.evaluation.questions import QuestionSet
+from kbcore.evaluation.scorecard import Scorecard
 from kbcore.retrieval.settings import RetrievalSettings
-from kbcore.store.repository import Repository
+from kbcore.store.repository import Repository, Run
 from kbcore.types import Progress
+
+
+def cards_of(
+    repository: Repository,
+    catalog: Catalog,
+    releases: Sequence[str],
+    questions: QuestionSet,
+    settings: RetrievalSettings,
+    *,
+    names: Sequence[str],
+    baseline: str | None = None,
+    run: Run | None = None,
+    progress: Progress | None = None,
+) -> list[Scorecard]:
+    """The scorecards of releases in their order; each embedder is made once and embeds a question once.
+
+    ``names`` are measures as ``parse_measures`` gives them, ``baseline`` and ``run`` those of scorecards that are made now.
+    Raises what evaluating one of them raises.
+    """
+    embedders = runner.Embedders(repository, catalog)
+    return [
+        runner.card_of(
+            repository, release, questions, catalog, settings, names=names, baseline=baseline, run=run,
+            embedder=embedders.of(release, settings.mode), progress=progress,
+        )
+        for release in releases
+    ]  # fmt: skip
 
 
 def compare_releases(
@@ -26,18 +54,9 @@ def compare_releases(
     names: Sequence[str],
     progress: Progress | None = None,
 ) -> tuple[Comparison, Releases]:
-    """Compare two releases on one set, searched in one way, at the cut of ``settings``; ``names`` are measures.
-
-    Each embedder is made once and embeds a question once. Raises what evaluating one of them raises.
-    """
+    """Compare two releases on one set, searched in one way, at the cut of ``settings``; ``names`` are measures. Raises as
+    ``cards_of`` does."""
     chosen = parse_measures(names)
-    embedders = runner.Embedders(repository, catalog)
-    cards = [
-        runner.card_of(
-            repository, release, questions, catalog, settings, names=chosen,
-            embedder=embedders.of(release, settings.mode), progress=progress,
-        )
-        for release in (old, new)
-    ]  # fmt: skip
+    cards = cards_of(repository, catalog, (old, new), questions, settings, names=chosen, progress=progress)
     sides = Releases(repository, old, new)
     return compare(cards[0], cards[1], sides, cut=settings.cut, names=chosen), sides

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -9,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kbcore.errors import KbError
 from kbcore.fusion import normalised
 from kbcore.retrieval.keys import KeyMatch
 from kbcore.retrieval.matching import Matches
@@ -18,6 +18,7 @@ from kbcore.retrieval.request import Request
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.snapshot import Snapshot
 from kbcore.search_log import asked_by
+from kbcore.store.descent import descent
 from kbcore.tokenization import codes, tokens
 from kbcore.types import Json, SearchResult
 
@@ -95,13 +96,10 @@ def explain(retriever: Retriever, request: Request, document: str | None = None)
     """Answer ``request`` and keep what led to the answer; ``document`` (an id or a URI, with ``#c3`` after
     it one chunk alone) is followed to where it was lost."""
     snapshot = retriever.current_snapshot()
+    asks = bool(snapshot.rows and request.query.strip())
+    found = retriever.matches(request, snapshot) if asks else Matches([], "none", {}, {}, {}, {})
     with asked_by(None):  # whoever explains is no consumer of the release
-        result = retriever.answer(request, snapshot=snapshot)
-    found = (
-        retriever.matches(request, snapshot)
-        if snapshot.rows and request.query.strip()
-        else Matches([], "none", {}, {}, {}, {})
-    )
+        result = retriever.answer(request, snapshot=snapshot, found=found)
     candidates = tuple(_candidates(snapshot, found, request))
     path = _Path(retriever, snapshot, request, found, candidates, nothing="not_shown" in result.evidence)
     asked: Json = {key: value for key, value in _plain(request).items() if key != "query"}
@@ -284,15 +282,8 @@ class _Path:
         for doc_id, reason in check.get("skipped", ()):
             if name == doc_id or doc_id.endswith(f":{name}"):
                 return f"there is nothing to index in it: {reason}"
-        now = manifest
-        for _ in range(GENERATIONS):
+        for now in itertools.islice(descent(repository, manifest), GENERATIONS):
             for entry in now.removed:
                 if name == entry["doc_id"] or entry["doc_id"].endswith(f":{name}"):
                     return f"it was removed in {now.release} ({now.created_at}): {entry['reason']}"
-            if now.parent is None:
-                break
-            try:
-                now = repository.manifest(now.parent)
-            except KbError:
-                break
         return "no release that led to this one removed it: no source ever listed it, or it goes by another name"

@@ -158,12 +158,18 @@ class Retriever:
         return request
 
     def answer(
-        self, request: Request, *, snapshot: Snapshot | None = None, vector: Vectors | None = None
+        self,
+        request: Request,
+        *,
+        snapshot: Snapshot | None = None,
+        vector: Vectors | None = None,
+        found: Matches | None = None,
     ) -> SearchResult:
-        """What a request comes to; ``vector`` is the question's, where it was embedded before."""
+        """What a request comes to; ``vector`` is the question's, where it was embedded before, and ``found`` what the
+        matchers said of it, where they were asked before."""
         started = time.perf_counter()
         with self._span(request) as span:
-            result = self._answer(request, snapshot or self.current_snapshot(), vector)
+            result = self._answer(request, snapshot or self.current_snapshot(), vector, found)
             span.answered(result)
         self._logged(request, result, started)
         return result
@@ -187,7 +193,9 @@ class Retriever:
         if self._search_log is not None:
             self._search_log.wrote(self.repository.name, result, request.k, seconds)
 
-    def _answer(self, request: Request, snapshot: Snapshot, vector: Vectors | None) -> SearchResult:
+    def _answer(
+        self, request: Request, snapshot: Snapshot, vector: Vectors | None, found: Matches | None
+    ) -> SearchResult:
         if not snapshot.rows:
             return self._nothing(request, "kb_empty", {"rows": 0})
         if not request.query.strip():
@@ -195,7 +203,7 @@ class Retriever:
         if request.keys and (known := self._by_key(snapshot, request, codes(request.query))):
             return known
         selection = snapshot.select(request.where) if request.where else None
-        found = self.matches(request, snapshot, vector)
+        found = self.matches(request, snapshot, vector) if found is None else found
         parts = passages(
             snapshot, found.order, request.k, merge=request.merge, neighbours=request.neighbours, fold=request.fold
         )

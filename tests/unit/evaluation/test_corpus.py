@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kbcore.evaluation.corpus import CorpusChange, against
+from kbcore.evaluation.causes import Releases
+from kbcore.evaluation.corpus import CorpusChange, between
 from kbcore.ingest import refresh as refreshing
 from kbcore.types import Parsed
 from tests.support import knowledge_base, refreshed, write
@@ -27,13 +28,13 @@ def change(tmp_path: Path, edits: dict[str, str | bytes | None]) -> CorpusChange
     refreshed(base, gate=False)
     write(tmp_path / "docs", edits)
     assert refreshed(base, gate=False).release == "r000002"
-    return against(base.repository, "r000001", "r000002")
+    return between(Releases(base.repository, "r000001", "r000002"))
 
 
 def test_a_release_against_itself_has_changed_nothing(tmp_path: Path) -> None:
     base = knowledge_base(tmp_path, PAGES)
     refreshed(base)
-    found = against(base.repository, "r000001", "r000001")
+    found = between(Releases(base.repository, "r000001", "r000001"))
     assert (found.documents, found.removed, found.emptied, found.untitled, found.failed, found.copied) == (
         5,
         0,
@@ -67,7 +68,7 @@ def test_a_document_counts_as_failed_only_where_it_did_not_fail_before(tmp_path:
     write(tmp_path / "docs", {"ash.md": page("ash", "Other words."), "map.pdf": b"%PDF-1.7 broken too"})
     refreshed(base, gate=False)
     assert len(base.repository.manifest("r000002").exceptions) == 2
-    assert against(base.repository, "r000001", "r000002").failed == 1
+    assert between(Releases(base.repository, "r000001", "r000002")).failed == 1
 
 
 def test_a_document_is_untitled_where_it_had_a_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,7 @@ def test_a_document_is_untitled_where_it_had_a_title(tmp_path: Path, monkeypatch
     write(tmp_path / "docs", {name: text + "\nMore.\n" for name, text in PAGES.items()})
     monkeypatch.setattr(refreshing, "ParserPool", Untitled)
     refreshed(base, gate=False)
-    assert against(base.repository, "r000001", "r000002").untitled == 4
+    assert between(Releases(base.repository, "r000001", "r000002")).untitled == 4
 
 
 def test_new_documents_that_repeat_another_are_copies_of_it(tmp_path: Path) -> None:
