@@ -60,7 +60,7 @@ def bisect(
 
 
 def _readable(base: Any, newest: str) -> Any:
-    from kbcore.evaluation.lineage import line_of
+    from kbcore.evaluation.line import line_of
 
     line = line_of(base.repository, newest)
     names = line.readable()

@@ -36,7 +36,6 @@ app = typer.Typer()
 
 QUESTIONS_SHOWN = 10
 HITS_SHOWN = 5
-ABSTENTION = ("no_answer", "no_answer_answered", "answerable", "answerable_abstained")
 
 
 @app.command()
@@ -328,6 +327,7 @@ def _stated(hit: RankedHit) -> str:
 
 def _print_trend(found: Trend, config: Path | None) -> None:
     from kbcore.evaluation import wording
+    from kbcore.evaluation.abstention import COUNTS
     from kbcore.evaluation.trend import NOT_EVALUATED, marks
     from kbcore.evaluation.wording import figure
 
@@ -350,7 +350,7 @@ def _print_trend(found: Trend, config: Path | None) -> None:
     if asked:
         table(
             ["release", "no answer", "answered", "with an answer", "turned away"],
-            [[row.release, *(row.abstention[key] for key in ABSTENTION)] for row in asked if row.abstention],
+            [[row.release, *(row.abstention[key] for key in COUNTS)] for row in asked if row.abstention],
         )
     for row in found.failed:
         say(f"{row.release}: {row.why}")

@@ -14,7 +14,7 @@ from kbcore.errors import KbError, KbUnavailableError, UsageError
 from kbcore.evaluation import runner
 from kbcore.evaluation.causes import Cause, Releases, first_hit, ranks
 from kbcore.evaluation.labels import Label, label_in
-from kbcore.evaluation.lineage import Inventories, Line, line_of, names_of, nearest
+from kbcore.evaluation.line import Inventories, Line, line_of, names_of, nearest
 from kbcore.evaluation.questions import Expected, Question
 from kbcore.evaluation.scorecard import Answer
 from kbcore.retrieval.retriever import Retriever

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kbcore.evaluation import passage
-from kbcore.evaluation.labels import Ancestor, Label, labels_of, lineage, named
+from kbcore.evaluation.labels import Ancestor, Label, ancestors, labels_of, named
 from kbcore.evaluation.questions import Expected, Question, QuestionSet
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import Repository
@@ -140,7 +140,7 @@ def _pairs(question: Question, labels: Mapping[str, Sequence[Label]]) -> Iterabl
 def _last_held(repository: Repository, inventory: Inventory, wanted: set[Expected]) -> dict[Expected, Ancestor]:
     """The newest release before this one that held each of the judged documents."""
     found: dict[Expected, Ancestor] = {}
-    for ancestor in lineage(repository, inventory) if wanted else ():
+    for ancestor in ancestors(repository, inventory) if wanted else ():
         found.update({e: ancestor for e in wanted - found.keys() if named(ancestor.inventory, e)})
         if len(found) == len(wanted):
             break

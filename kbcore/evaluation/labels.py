@@ -101,7 +101,7 @@ class Ancestor:
     onward: Mapping[str, str]
 
 
-def lineage(repository: Repository, inventory: Inventory) -> Iterator[Ancestor]:
+def ancestors(repository: Repository, inventory: Inventory) -> Iterator[Ancestor]:
     """The releases that the inventory's descends from, newest first: at most 200, and as far as they read."""
     onward = {doc_id: doc_id for doc_id in inventory.held}
     newer = inventory
@@ -130,7 +130,7 @@ def follow(repository: Repository, inventory: Inventory, judged: Iterable[Expect
     """
     wanted = set(judged)
     found: dict[Expected, tuple[str, ...]] = {}
-    for ancestor in lineage(repository, inventory) if wanted else ():
+    for ancestor in ancestors(repository, inventory) if wanted else ():
         for expected in list(wanted):
             ids = named(ancestor.inventory, expected)
             if not ids:

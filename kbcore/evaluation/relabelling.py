@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kbcore.differences import renames
-from kbcore.evaluation.labels import lineage, named
+from kbcore.evaluation.labels import ancestors, named
 from kbcore.evaluation.questions import LINE_ENDS, Expected, Question, QuestionSet
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import Repository
@@ -113,7 +113,7 @@ def _moves(repository: Repository, before: Inventory, after: Inventory) -> dict[
     for start, end in ((before, after), (after, before)):
         if end.release <= start.release:
             continue
-        for ancestor in lineage(repository, end):
+        for ancestor in ancestors(repository, end):
             if ancestor.inventory.release == start.release:
                 steps = {old: new for old, new in ancestor.onward.items() if old != new}
                 return {**moved, **(steps if end is after else {new: old for old, new in steps.items()})}

@@ -12,7 +12,7 @@ from kbcore.differences import Difference
 from kbcore.evaluation import charts, page, wording
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import ChangedHit, ChangedQuestion, Comparison
-from kbcore.evaluation.passages import Passages
+from kbcore.evaluation.excerpts import Excerpts
 from kbcore.evaluation.rankings import ComparedQuestion, RankedHit, RankingComparison
 from kbcore.evaluation.trend import Trend, marks, served
 from kbcore.releases import list_releases
@@ -238,14 +238,14 @@ def _changed_said(entry: Json) -> str:
     return f"{entry['doc_id']}: {entry['kept']} chunks kept, {entry['new']} new, {entry['gone']} gone"
 
 
-Sides = tuple[Passages, Passages]
+Sides = tuple[Excerpts, Excerpts]
 
 
 def _passages(releases: Releases, entries: Iterable[ChangedQuestion | ComparedQuestion]) -> Sides:
     entries = list(entries)
     return (
-        Passages(releases.old, (hit.doc_id for entry in entries for hit in entry.old_hits)),
-        Passages(releases.new, (hit.doc_id for entry in entries for hit in entry.new_hits)),
+        Excerpts(releases.old, (hit.doc_id for entry in entries for hit in entry.old_hits)),
+        Excerpts(releases.new, (hit.doc_id for entry in entries for hit in entry.new_hits)),
     )
 
 
@@ -278,8 +278,8 @@ def _ranked(entry: ComparedQuestion, depth: int, releases: Releases, sides: Side
     )
 
 
-def _hit(hit: ChangedHit | RankedHit, passages: Passages, state: Callable[[str], str]) -> ShownHit:
-    passage = passages.at(hit.doc_id, hit.start, hit.end)
+def _hit(hit: ChangedHit | RankedHit, excerpts: Excerpts, state: Callable[[str], str]) -> ShownHit:
+    passage = excerpts.at(hit.doc_id, hit.start, hit.end)
     grade = hit.grade if isinstance(hit, ChangedHit) else None
     return ShownHit(
         rank=hit.rank,

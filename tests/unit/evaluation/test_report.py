@@ -12,7 +12,7 @@ import pytest
 from kbcore.evaluation import page, report, wording
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison
-from kbcore.evaluation.passages import SHOWN, Passages
+from kbcore.evaluation.excerpts import SHOWN, Excerpts
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.store.inventory import Inventory
 from tests.unit.evaluation.pages import check
@@ -121,16 +121,16 @@ def test_a_document_that_was_erased_shows_in_no_report(tmp_path):
 def test_a_passage_is_that_of_the_release_with_its_title_and_heading(base):
     inventory = Inventory(base.repository, "r000001")
     text = inventory.text("docs:vpn.md") or ""
-    passage = Passages(inventory, ["docs:vpn.md"]).at("docs:vpn.md", 0, len(text))
+    passage = Excerpts(inventory, ["docs:vpn.md"]).at("docs:vpn.md", 0, len(text))
     assert (passage.title, passage.text) == ("VPN", " ".join(text.split()))
     assert inventory.heading("docs:vpn.md", 0, 1) == ""
-    assert Passages(inventory, []).at("docs:vpn.md", 0, 5).text is None
+    assert Excerpts(inventory, []).at("docs:vpn.md", 0, 5).text is None
 
 
 def test_a_long_passage_is_cut_and_says_so(tmp_path: Path):
     base = history(tmp_path, {"long.md": "# Long\n\n" + "wonderful words " * 25})
     inventory = Inventory(base.repository, "r000002")
-    passage = Passages(inventory, ["docs:long.md"]).at("docs:long.md", 0, 500)
+    passage = Excerpts(inventory, ["docs:long.md"]).at("docs:long.md", 0, 500)
     assert passage.text is not None
     assert passage.text.endswith(" …")
     assert len(passage.text) <= SHOWN + 2
