@@ -136,9 +136,7 @@ def _verify_evals(repository: Repository, findings: list[Finding]) -> set[tuple[
                 gates.add((entry.release, envelope.digest(body)))
             elif entry.kind == evals.SCORECARD:
                 # The answers lie in a file of their own, which is listed too: here it is their pairing that is looked at.
-                file = evals.Evaluated.of(entry.release, evals.ANSWERS, entry.key, entry.run)
-                if envelope.digest(evals.read(repository, file)) != body["answers"]:
-                    findings.append(Finding(entry.release, file.file, "are not the answers that the scorecard names"))
+                evals.read_answers(repository, entry, body["answers"])
         except (KbError, OSError) as error:
             finding = _finding(entry.release, error, entry.file)
             if finding not in findings:

@@ -79,7 +79,7 @@ def evaluate(
         )  # fmt: skip
     record = runner.keep(repository, card, run)
     if as_json:
-        emit({**record, "answers": card.answers_json()["answers"]})
+        emit({**record, "answers": [answer.to_json() for answer in card.answers]})
     else:
         _print_card(card, base, config)
 

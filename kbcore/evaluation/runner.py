@@ -22,7 +22,7 @@ from kbcore.fingerprint import canonical, sha256, text_sha256
 from kbcore.retrieval.request import default_depth
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.settings import RetrievalSettings
-from kbcore.store import envelope, evals
+from kbcore.store import evals
 from kbcore.store.inventory import Inventory
 from kbcore.store.repository import Repository, Run
 from kbcore.types import Json, Mode, Progress
@@ -132,8 +132,8 @@ def keep(repository: Repository, card: Scorecard, run: Run) -> Json:
     """Write a scorecard beside its release, its answers first; gives the record."""
     # A record is found by the run that wrote it, whichever run asked the questions.
     card = replace(card, run=run.name, by=run.by)
-    answers = evals.write(repository, card.release, evals.ANSWERS, card.key, card.answers_json(), run=run)
-    body = {**card.to_json(), "answers": envelope.digest(answers)}
+    answers = [answer.to_json() for answer in card.answers]
+    body = {**card.to_json(), "answers": evals.write_answers(repository, card.release, card.key, answers, run=run)}
     return evals.write(repository, card.release, evals.SCORECARD, card.key, body, run=run)
 
 
@@ -188,10 +188,9 @@ def load(repository: Repository, release: str, key: str) -> Scorecard | None:
     body = evals.newest(repository, release, evals.SCORECARD, key)
     if body is None:
         return None
-    entry = evals.Evaluated.of(release, evals.ANSWERS, key, str(body["run"]))
+    entry = evals.Evaluated.of(release, evals.SCORECARD, key, str(body["run"]))
     try:
-        answers = evals.read(repository, entry)
-        return Scorecard.from_json(body, answers) if envelope.digest(answers) == body["answers"] else None
+        return Scorecard.from_json(body, evals.read_answers(repository, entry, body["answers"]))
     except CorruptReleaseError:
         return None  # they can be asked for again
 

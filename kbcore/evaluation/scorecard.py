@@ -139,18 +139,15 @@ class Scorecard:
         del body["answers"]
         return body
 
-    def answers_json(self) -> Json:
-        return {"answers": [answer.to_json() for answer in self.answers]}
-
     @classmethod
-    def from_json(cls, body: Json, answers: Json) -> Scorecard:
-        """From the two records of ``evals/``. CorruptReleaseError where it does not read as a scorecard."""
+    def from_json(cls, body: Json, answers: Sequence[Json]) -> Scorecard:
+        """From its record in ``evals/`` and the answers that it names. CorruptReleaseError where it reads as none."""
         values: dict[str, Any] = {field.name: body.get(field.name) for field in fields(cls)}
         try:
             values["measures"] = tuple(values["measures"])
             values["slices"] = tuple(Slice(**part) for part in values["slices"])
             values["stale"] = tuple(values["stale"])
-            values["answers"] = tuple(Answer.from_json(answer) for answer in answers["answers"])
+            values["answers"] = tuple(Answer.from_json(answer) for answer in answers)
         except (TypeError, KeyError) as error:
             raise CorruptReleaseError(
                 f"does not read as a scorecard: {error}", file=f"evals/{body.get('release')}"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from kbcore.errors import CorruptReleaseError
 from kbcore.store import envelope, evals
 from kbcore.store.repository import Repository
 from kbcore.types import Json
@@ -65,10 +64,7 @@ def question_rows(repository: Repository) -> Iterator[Json]:
     newest = {(entry.release, entry.key): entry for entry in evals.listed(repository, kind=evals.SCORECARD)}
     for entry in newest.values():
         card = evals.read(repository, entry)
-        answers = evals.read(repository, evals.Evaluated.of(entry.release, evals.ANSWERS, entry.key, entry.run))
-        if envelope.digest(answers) != card["answers"]:
-            raise CorruptReleaseError("does not name the answers that lie beside it", file=entry.file)
-        for answer in answers["answers"]:
+        for answer in evals.read_answers(repository, entry, card["answers"]):
             asked = {name: answer[name] for name in QUESTIONS.names if name in answer}
             for measure, value in (answer["measures"] or {None: None}).items():
                 yield {**_made_with(card), **asked, "measure": measure, "value": value}

@@ -16,6 +16,7 @@ from kbcore.store.repository import Repository, Run
 from kbcore.types import Json
 
 SCORECARD, ANSWERS, GATE = "scorecard", "answers", "gate"
+ANSWERS_BYTES = 16 * 1024 * 1024  # a quarter of what a record may have; some 900 answers of a hundred hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,39 @@ def write(repository: Repository, release: str, kind: str, key: str, body: Json,
         if envelope.unseal(repository.store.get(file), file=file) != whole:
             raise
     return whole
+
+
+def write_answers(repository: Repository, release: str, key: str, answers: Sequence[Json], *, run: Run) -> list[str]:
+    """Keep what was answered to each question, in order, in as many records as it takes; gives their digests, which the
+    scorecard of the same key and run names."""
+    parts: list[list[Json]] = [[]]
+    size = 0
+    for answer in answers:
+        more = len(canonical(answer))
+        if parts[-1] and size + more > ANSWERS_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(answer)
+        size += more
+    return [
+        envelope.digest(write(repository, release, _part(at), key, {"answers": part}, run=run))
+        for at, part in enumerate(parts)
+    ]
+
+
+def read_answers(repository: Repository, scorecard: Evaluated, digests: Sequence[str]) -> list[Json]:
+    """The answers that a scorecard names by ``digests``. CorruptReleaseError where a record is damaged, or another."""
+    answers: list[Json] = []
+    for at, digest in enumerate(digests):
+        entry = Evaluated.of(scorecard.release, _part(at), scorecard.key, scorecard.run)
+        body = read(repository, entry)
+        if envelope.digest(body) != digest:
+            raise CorruptReleaseError(
+                "are not the answers that the scorecard names", file=entry.file, remedy=envelope.REMEDY
+            )
+        answers += body["answers"]
+    return answers
+
+
+def _part(at: int) -> str:
+    return ANSWERS if at == 0 else f"{ANSWERS}.{at + 1}"

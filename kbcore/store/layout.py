@@ -37,7 +37,7 @@ _DELETES = re.compile(_SEGMENT.pattern + r"\.parquet")
 _EMBEDDER = re.compile(r"[0-9a-f]{32}")
 _NUMBERED = re.compile(r"(\d{6,9})\.json")
 _CHECK = re.compile(rf"(\d{{6,9}})-{_RUN.pattern}\.json")
-_EVAL = re.compile(rf"(scorecard|answers|gate)-[0-9a-f]{{16}}-({_RUN.pattern})\.json")
+_EVAL = re.compile(rf"(scorecard|answers(?:\.[1-9][0-9]*)?|gate)-[0-9a-f]{{16}}-({_RUN.pattern})\.json")
 _KB_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -100,7 +100,8 @@ def check_file(seq: int, run: str) -> str:
 
 
 def eval_file(release: str, kind: str, key: str, run: str) -> str:
-    """``kind`` is scorecard, answers or gate; ``key`` the first 16 hex of the digest of what it was made with."""
+    """``kind`` is scorecard, gate, or answers (``answers.2`` and so on the further ones);
+    ``key`` the first 16 hex of the digest of what it was made with."""
     return f"{EVALS}/{release}/{kind}-{key}-{run}.json"
 
 

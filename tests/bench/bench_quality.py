@@ -2,9 +2,10 @@
 
     python tests/bench/bench_quality.py FOLDER [FOLDER ...] [--cache FOLDER]
 
-Each collection is searched in two cuts: its documents whole (the embedder reads the first 256 tokens of each), and as a
-refresh cuts them by default, a document ranked by its best chunk. Prints nDCG@10 and R@100 by ir-measures of BM25, of vector
-search and of both fusions, with the default settings. ``--cache`` keeps the vectors between runs.
+Each collection is searched in three cuts: its documents whole (the embedder reads the first 256 tokens of each), and as a
+refresh cuts them with `[chunking] context = "none"` and with `"heading"` (title before each chunk that is embedded), a document
+ranked by its best chunk. Prints nDCG@10 and R@100 by ir-measures of BM25, of vector search and of both fusions, with the default
+settings. ``--cache`` keeps the vectors between runs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,14 @@ import numpy as np
 from ir_measures import R, nDCG
 
 from kbcore import fusion
-from kbcore.chunking import ChunkSpec, chunk
+from kbcore.chunking import chunk
 from kbcore.config import ChunkingSection
 from kbcore.embedding.batches import embed_texts
 from kbcore.embedding.catalog import EmbedderSpec
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 from kbcore.index.lexical import StoredBM25, build_postings
+from kbcore.ingest.cutting import embedded_text
+from kbcore.ingest.recipe import Recipe
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.tokenization import query_terms, tokens
 from kbcore.workers import worker_pool
@@ -50,27 +54,29 @@ def judgments(folder: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-class Cut:
-    """A collection cut into units: (document, title, text)."""
+@dataclass(frozen=True)
+class Unit:
+    """What is ranked: a piece of a document, with the text that is embedded for it."""
 
-    def __init__(self, name: str, units: Sequence[tuple[str, str, str]]) -> None:
-        self.name, self.units = name, units
-        self.owners = [document for document, _, _ in units]
-
-    def embedded(self, title: str, text: str) -> str:
-        # A whole document is judged with its title, as the published figures are; a chunk is embedded as it stands.
-        return f"{title} {text}".strip() if self.name == "whole" else text
+    document: str
+    title: str
+    text: str
+    embedded: str
 
 
-def cuts(folder: Path, embedder: OnnxEmbedder) -> list[Cut]:
+def cuts(folder: Path, embedder: OnnxEmbedder) -> dict[str, list[Unit]]:
     documents = [(d["_id"], d.get("title") or "", d["text"]) for d in lines(folder / "corpus.jsonl")]
+    # A whole document is judged with its title, as the published figures are.
+    found = {"whole": [Unit(name, title, text, f"{title} {text}".strip()) for name, title, text in documents]}
     section = ChunkingSection()
-    spec = ChunkSpec(section.size, section.overlap, embedder.max_tokens)
-    chunked = []
-    for document, title, text in documents:
-        page = f"{title}\n\n{text}" if title else text
-        chunked += [(document, title, span.text) for span in chunk(page, spec, embedder.count_tokens)]
-    return [Cut("whole", documents), Cut("default chunks", chunked)]
+    for context in ("none", "heading"):
+        recipe = Recipe(EmbedderSpec(), embedder, section.size, section.overlap, context)
+        units = found[f"chunks, context {context}"] = []
+        for document, title, text in documents:
+            page = f"{title}\n\n{text}" if title else text
+            for span in chunk(page, recipe.chunk_spec, embedder.count_tokens):
+                units.append(Unit(document, title, span.text, embedded_text(span.text, title, (), recipe)))
+    return found
 
 
 def vectors_of(embedder: OnnxEmbedder, texts: list[str], pool: Executor | None, cache: Path | None) -> np.ndarray:
@@ -94,11 +100,19 @@ def best_of(owners: Sequence[str], pairs: Iterable[tuple[int, float]]) -> list[t
     return list(found.items())[:DEPTH]
 
 
-def evaluate(cut: Cut, queries: Mapping[str, str], qrels: Any, embedder: OnnxEmbedder, pool: Any, cache: Any) -> str:
+def evaluate(
+    name: str,
+    units: Sequence[Unit],
+    queries: Mapping[str, str],
+    qrels: Any,
+    embedder: OnnxEmbedder,
+    pool: Any,
+    cache: Any,
+) -> str:
     settings = RetrievalSettings()
-    bm25 = StoredBM25([(build_postings(tokens(f"{title}\n{text}") for _, title, text in cut.units), None)])
-    texts = [cut.embedded(title, text) for _, title, text in cut.units]
-    vectors = vectors_of(embedder, texts, pool, cache)
+    bm25 = StoredBM25([(build_postings(tokens(f"{unit.title}\n{unit.text}") for unit in units), None)])
+    owners = [unit.document for unit in units]
+    vectors = vectors_of(embedder, [unit.embedded for unit in units], pool, cache)
     asked = vectors_of(embedder, list(queries.values()), pool, cache)
     runs: dict[str, dict[str, dict[str, float]]] = {"BM25": {}, "vector": {}, "rrf": {}, "minmax": {}}
     for (query, text), vector in zip(queries.items(), asked, strict=True):
@@ -119,18 +133,18 @@ def evaluate(cut: Cut, queries: Mapping[str, str], qrels: Any, embedder: OnnxEmb
             ),
         }
         ranked = {"BM25": keyword, "vector": dense}
-        for name, fused in joined.items():
+        for system, fused in joined.items():
             first = [(int(row), score) for row, score in fusion.ranked(fused)]
             rest = [row for pair in zip(dense, keyword) for row, _ in pair]
-            ranked[name] = first + [(row, -1.0 - at) for at, row in enumerate(rest)]
-        for name, pairs in ranked.items():
-            order = best_of(cut.owners, pairs)
-            runs[name][query] = {document: float(len(order) - at) for at, (document, _) in enumerate(order)}
+            ranked[system] = first + [(row, -1.0 - at) for at, row in enumerate(rest)]
+        for system, pairs in ranked.items():
+            order = best_of(owners, pairs)
+            runs[system][query] = {document: float(len(order) - at) for at, (document, _) in enumerate(order)}
     cells = []
-    for name, run in runs.items():
+    for system, run in runs.items():
         values = ir_measures.calc_aggregate(MEASURES, qrels, run)
-        cells.append(f"{name} {values[MEASURES[0]]:.3f} {values[MEASURES[1]]:.3f}")
-    return f"  {cut.name:15} {len(cut.units):6} units   " + "   ".join(cells)
+        cells.append(f"{system} {values[MEASURES[0]]:.3f} {values[MEASURES[1]]:.3f}")
+    return f"  {name:23} {len(units):6} units   " + "   ".join(cells)
 
 
 def main() -> None:
@@ -144,8 +158,8 @@ def main() -> None:
             qrels = judgments(folder)
             queries = {q["_id"]: q["text"] for q in lines(folder / "queries.jsonl") if q["_id"] in qrels}
             print(f"{folder.name}: {len(queries)} judged questions; nDCG@10 and R@100 of each", flush=True)
-            for cut in cuts(folder, embedder):
-                print(evaluate(cut, queries, qrels, embedder, pool, arguments.cache), flush=True)
+            for name, units in cuts(folder, embedder).items():
+                print(evaluate(name, units, queries, qrels, embedder, pool, arguments.cache), flush=True)
 
 
 if __name__ == "__main__":

@@ -271,8 +271,10 @@ def test_a_scorecard_of_other_answers_or_of_another_manifest_is_found(root: Path
     path = record(base, "scorecard")
     data = path.read_bytes()
     body = envelope.unseal(data, file=path.name)
-    for key, reason in (("answers", "not the answers"), ("manifest_digest", "another manifest")):
-        path.write_bytes(envelope.seal({**body, key: "0" * 64}))
+    for key, wrong, reason in (
+        ("answers", ["0" * 64], "not the answers"), ("manifest_digest", "0" * 64, "another manifest"),
+    ):  # fmt: skip
+        path.write_bytes(envelope.seal({**body, key: wrong}))
         (found,) = verify_repository(base.repository, base.repository.releases())
         assert reason in found.reason
     path.write_bytes(data)

@@ -11,10 +11,12 @@ import pytest
 from kbcore.errors import CorruptReleaseError
 from kbcore.evaluation.gate import judge
 from kbcore.evaluation.questions import Expected, Question, QuestionSet
-from kbcore.evaluation.runner import evaluate, keep
+from kbcore.evaluation.runner import evaluate, keep, kept
 from kbcore.evaluation.scorecard import Scorecard
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.sql import query
+from kbcore.store import evals, layout
+from kbcore.verification import verify_repository
 from tests.support import DOCUMENTS, knowledge_base, refreshed, write
 
 MEASURES = ("nDCG@10", "R@5")
@@ -100,6 +102,26 @@ def test_eval_questions_are_those_of_the_newest_scorecard_of_each_release_set_an
     count, off = ask(base, joined)[0]
     assert count == 6
     assert off < 1e-12
+
+
+def test_answers_too_large_for_one_record_are_kept_in_several_and_read_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evals, "ANSWERS_BYTES", 1500)
+    base = knowledge_base(tmp_path)
+    refreshed(base)
+    card = evaluated(base, "r000001")
+    parts = sorted(path.name for path in (base.folder / "evals" / "r000001").glob("answers*"))
+    assert len(parts) > 1
+    assert all(layout.is_record(f"evals/r000001/{name}") for name in parts)
+    settings = base.settings(base.repository.manifest("r000001"), "keyword")
+    assert kept(base.repository, "r000001", QUESTIONS, settings, MEASURES) == card
+    assert verify_repository(base.repository, ["r000001"]) == []
+    assert ask(base, "SELECT count(DISTINCT id) FROM eval_questions") == [(len(QUESTIONS.questions),)]
+    (base.folder / "evals" / "r000001" / parts[-1]).unlink()
+    assert kept(base.repository, "r000001", QUESTIONS, settings, MEASURES) is None
+    (found,) = verify_repository(base.repository, ["r000001"])
+    assert (found.file, found.reason) == (f"evals/r000001/{parts[-1]}", "is missing")
 
 
 def test_gates_are_one_row_a_check_and_join_the_promotions_that_name_them(tmp_path: Path) -> None:
