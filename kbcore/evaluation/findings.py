@@ -33,17 +33,35 @@ def drop(name: str, found: Paired, allowed: float, noise: float) -> Finding:
     """
     if not found.count or found.difference is None:
         return Finding(name, "invalid", f"{name}: no question is judged in either release")
-    floor = noise / found.count
-    bound = max(allowed, floor)
-    why = f"{allowed:.3f} is allowed" if allowed >= floor else (
-        f"{floor:.3f}, the weight of {noise:g} questions, is taken for noise"
-    )  # fmt: skip
+    bound, why = _bound(allowed, noise, found.count)
     said = (
         f"{name} {found.old:.3f} -> {found.new:.3f} ({found.difference:+.3f}, 95 % interval {found.low:+.3f} to "
         f"{found.high:+.3f}, p = {found.p_value:.3f}; {found.wins} questions better, {found.losses} worse of "
         f"{found.count}); {why}"
     )
     return Finding(name, "fail" if -found.difference > bound + SLACK else "pass", said)
+
+
+def over_time(name: str, earlier: str, found: Paired, allowed: float, noise: float, times: float) -> Finding:
+    """How far the mean of a measure lies below that of ``earlier``, the best of the releases that were current before.
+
+    Falls that each stay within ``drop``'s bound may add up to ``times`` that bound and no more.
+    """
+    assert found.difference is not None
+    bound, why = _bound(allowed, noise, found.count)
+    said = (
+        f"{name} {found.old:.3f} in {earlier} -> {found.new:.3f} ({found.difference:+.3f}; {found.wins} questions better, "
+        f"{found.losses} worse of {found.count}); {times:g} times the bound of one release, {times * bound:.3f}, is allowed "
+        f"over several ({why} of one)"
+    )
+    return Finding(f"{name} over time", "fail" if -found.difference > times * bound + SLACK else "pass", said)
+
+
+def _bound(allowed: float, noise: float, count: int) -> tuple[float, str]:
+    floor = noise / count
+    if allowed >= floor:
+        return allowed, f"{allowed:.3f} is allowed"
+    return floor, f"{floor:.3f}, the weight of {noise:g} questions, is taken for noise"
 
 
 def judged_share(card: Scorecard, percent: float) -> Finding:

@@ -6,6 +6,7 @@ evaluated is invalid, never a zero and never a pass. The first release has nothi
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,6 +28,7 @@ from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.evaluation.scorecard import Scorecard
 from kbcore.fingerprint import canonical, sha256
 from kbcore.retrieval.settings import RetrievalSettings
+from kbcore.statistics import Paired, paired
 from kbcore.store import envelope, evals
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository, Run
@@ -111,7 +113,7 @@ class _Gate:
                 return known
             if questions is not None:
                 card, comparison = self._evaluate(questions, names)
-                found += self._quality(card, comparison)
+                found += self._quality(questions, card, comparison)
         except KbError as error:
             found.append(Finding("evaluation", "invalid", f"could not be evaluated: {error.message}"))
         try:
@@ -166,7 +168,7 @@ class _Gate:
         assert self.baseline is not None
         return Releases(self.repository, self.baseline.release, self.manifest.release)
 
-    def _quality(self, card: Scorecard, comparison: Comparison | None) -> Iterator[Finding]:
+    def _quality(self, questions: QuestionSet, card: Scorecard, comparison: Comparison | None) -> Iterator[Finding]:
         section = self.section
         yield findings.judged_share(card, section.judged_percent)
         if comparison is None:
@@ -176,9 +178,57 @@ class _Gate:
         for name, allowed in section.drop.items() if card.counts["judged"] + card.counts["unjudged"] else ():
             name = measures.parse_measures([name])[0]
             yield findings.drop(name, comparison.measures[name], allowed, section.noise)
+        yield from self._over_time(questions, card)
         yield from findings.canaries(comparison, section.canary)
         old, new = (Abstention.from_json(comparison.abstention[side]) for side in ("old", "new"))
         yield from findings.no_answer(new, old, section)
+
+    @cached_property
+    def _earlier(self) -> list[Manifest]:
+        """The releases that were current before the baseline, the latest first, without those that cannot be read; none
+        beyond one that was promoted past the gate: there somebody decided what readers get."""
+        state = self.repository.state()
+        found: list[Manifest] = []
+        seen = {self.manifest.release, self.baseline.release if self.baseline else None}
+        for seq in range(state.seq, 0, -1):
+            record = self.repository.promotion(seq)
+            if record.kind != "promote" or record.release is None or record.release not in state.stack:
+                continue
+            if record.release not in seen:
+                if len(found) == self.section.earlier:
+                    break
+                seen.add(record.release)
+                with contextlib.suppress(KbError):
+                    found.append(self.repository.manifest(record.release))
+            if record.gate is None:
+                break
+        return found
+
+    def _over_time(self, questions: QuestionSet, card: Scorecard) -> Iterator[Finding]:
+        """Against the best of the earlier releases, on the questions that are judged in both: what has gone since was
+        let go by the gates of those days."""
+        settings, names = self._settings(), self._names()
+        now = {answer.id: answer.measures for answer in card.answers}
+        embedders = runner.Embedders(self.repository, self.catalog)
+        drops = {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
+        best: dict[str, tuple[str, Paired]] = {}
+        for manifest in self._earlier:
+            try:
+                old = runner.card_of(
+                    self.repository, manifest.release, questions, self.catalog, settings, names=names, run=self.run,
+                    embedder=embedders.of(manifest.release, settings.mode), progress=self.progress,
+                )  # fmt: skip
+            except KbError:
+                continue  # it may have expired, or its embedder is gone: that is no reason against this one
+            pairs = [
+                (answer.measures, new) for answer in old.answers if answer.measures and (new := now.get(answer.id))
+            ]
+            for name in drops if pairs else ():
+                found = paired([before[name] for before, _ in pairs], [after[name] for _, after in pairs])
+                if name not in best or (found.difference or 0.0) < (best[name][1].difference or 0.0):
+                    best[name] = (manifest.release, found)
+        for name, (release, found) in best.items():
+            yield findings.over_time(name, release, found, drops[name], self.section.noise, self.section.slide)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
         found = corpus.between(self._sides)
@@ -190,6 +240,7 @@ class _Gate:
             "bounds": self.section.model_dump(mode="json", exclude={"evalset"}),
             "retrieval": self.config.retrieval.model_dump(mode="json"),
             "baseline": self.baseline.digest if self.baseline else None,
+            "earlier": [manifest.digest for manifest in self._earlier] if questions else [],
             "candidate": self.manifest.digest,
             "approved_removals": self.approved_removals,
             "erased": runner.erased_digest(self.repository),

@@ -16,8 +16,8 @@ from kbcore.evaluation.gate import Judgement, judge
 from kbcore.ingest import admission
 from kbcore.ingest.report import RefreshReport
 from kbcore.knowledge_base import KnowledgeBase
-from kbcore.promotion import rollback
-from kbcore.store import envelope, evals
+from kbcore.promotion import promote, rollback
+from kbcore.store import envelope, evals, layout
 from tests.support import configure, knowledge_base, refreshed, write
 
 WORDS = ("anvil", "bellows", "chisel", "dowel", "easel", "funnel", "gimlet", "hammer")
@@ -113,6 +113,41 @@ def test_a_fall_within_the_weight_of_some_questions_is_taken_for_noise(tmp_path:
     kb = Kb(tmp_path, noise=1.5, drop={"Success@1": 0.0})
     assert verdict(kb.without("anvil")) == "pass"
     assert verdict(kb.without("bellows", "chisel")) == "fail"
+
+
+def shed(kb: Kb, *words: str) -> RefreshReport:
+    """The pages of these words no longer answer first: another page speaks of each more often."""
+    write(kb.root / "docs", {f"more-{word}.md": f"# {word} {word} {word}\n\n{word} {word} {word}\n" for word in words})
+    return refreshed(kb.base)
+
+
+def test_falls_that_are_each_allowed_and_add_up_stop_the_release_that_goes_too_far(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, drop={"Success@1": 0.125}, slide=2.0)
+    assert [verdict(shed(kb, word)) for word in WORDS[:2]] == ["pass", "pass"]
+    report = shed(kb, WORDS[2])
+    assert verdict(report) == "fail"
+    assert "Success@1 1.000 in r000001 -> 0.625" in (report.not_promoted or "")
+    assert "0.250, is allowed over several" in (report.not_promoted or "")
+    # The same falls without a look back, and seen from a release that somebody promoted past the gate.
+    assert kb.judge(kb.with_bounds(drop={"Success@1": 0.125}, earlier=0)).verdict == "pass"
+    assert kb.judge(kb.with_bounds(drop={"Success@1": 0.125}, earlier=1)).verdict == "pass"
+    assert kb.judge(kb.with_bounds(drop={"Success@1": 0.125}, slide=3.0)).verdict == "pass"
+    repository = kb.base.repository
+    promote(repository, "r000004", kb.base.catalog, reason="the shed is what we want", run=repository.begin())
+    assert [verdict(shed(kb, word)) for word in WORDS[3:5]] == ["pass", "pass"]
+    assert verdict(shed(kb, WORDS[5])) == "fail"
+
+
+def test_questions_whose_pages_are_gone_since_do_not_count_over_time(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, drop={"Success@1": 0.2}, slide=1.0)
+    assert [verdict(kb.without(word)) for word in WORDS[:3]] == ["pass", "pass", "pass"]
+
+
+def test_an_earlier_release_that_cannot_be_asked_is_no_reason_against_a_candidate(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, drop={"Success@1": 0.125}, slide=1.0)
+    shed(kb, WORDS[0])
+    (kb.base.folder / layout.manifest_file("r000001")).write_bytes(b"x")
+    assert verdict(shed(kb, WORDS[1])) == "pass"
 
 
 def test_too_few_judged_questions_stop_the_release(tmp_path: Path) -> None:
