@@ -2,6 +2,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# The tests start hundreds of processes: without this each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install install-dev run serve test proofs test-long test-wiki lint format lock clean
 
 install: $(VENV)/.installed

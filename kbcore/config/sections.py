@@ -22,7 +22,7 @@ class KbSection(Section):
 class ChunkingSection(Section):
     size: int = Field(512, ge=1)
     overlap: int = Field(50, ge=0)
-    context: Literal["none", "heading"] = "none"
+    context: Literal["none", "heading"] = "heading"
 
     @model_validator(mode="after")
     def _bounds(self) -> ChunkingSection:
@@ -61,7 +61,7 @@ class RetrievalSection(Section):
     """``k1``, ``b`` and ``idf`` are BM25's: how soon repeats of a word stop counting, and how much a chunk's length does.
     ``reranker`` (a name that FastEmbed knows) or ``reranker_path`` (a folder) orders the first ``rerank_depth`` chunks
     anew. Evidence below ``weak_cosine`` and ``weak_share`` is weak, and below ``no_match_cosine`` and ``no_match_share`` too
-    nothing is shown; None: as an evaluation calibrated it, else by default."""
+    nothing is shown (``no_match_cosine = -1`` shows everything); None: as an evaluation calibrated it, else by default."""
 
     mode: Literal["vector", "keyword", "hybrid"] = "hybrid"
     fusion: Literal["rrf", "minmax"] = "minmax"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kbcore.errors import KbError
-from kbcore.retrieval.evidence import EvidenceCut
+from kbcore.retrieval.evidence import EvidenceCut, default_cut
 from kbcore.store import evals
 from kbcore.store.descent import descent
 from kbcore.store.manifest import Manifest
@@ -15,10 +15,10 @@ from kbcore.types import Json, Mode
 GENERATIONS = 20
 
 
-def cut_of(repository: Repository, manifest: Manifest, mode: Mode) -> EvidenceCut | None:
+def cut_of(repository: Repository, manifest: Manifest, mode: Mode) -> EvidenceCut:
     """The newest calibration of this mode for the release; where it has none, that of the nearest release it descends
-    from with the same embedder, at most twenty back. None where nobody calibrated: cosines of another model mean other
-    things, so theirs are never taken."""
+    from with the same embedder, at most twenty back. Where nobody calibrated it is the default of its model: cosines of
+    another one mean other things, so theirs are never taken."""
     by_release: dict[str, list[evals.Evaluated]] = {}
     for entry in evals.listed(repository, kind=evals.SCORECARD):
         by_release.setdefault(entry.release, []).append(entry)
@@ -28,7 +28,7 @@ def cut_of(repository: Repository, manifest: Manifest, mode: Mode) -> EvidenceCu
         for entry in reversed(by_release.get(now.release, [])):
             if (found := _read(repository, entry, mode, manifest.embedder_id)) is not None:
                 return found
-    return None
+    return default_cut(str(manifest.embedder["model"]))
 
 
 def _read(repository: Repository, entry: evals.Evaluated, mode: Mode, embedder_id: str) -> EvidenceCut | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbcore import chunking, fingerprint
 from kbcore.ingest.recipe import Recipe
+from kbcore.parsing.media import stem_of
 from kbcore.planning import document_id
 from kbcore.store.rows import ChunkRow, DocumentRow
 from kbcore.tokenization import tokens
@@ -30,12 +31,14 @@ def cut(
     )
     digests = [fingerprint.text_sha256(span.text) for span in spans]
     text_digest = fingerprint.text_sha256(parsed.text)
+    # The name of a file, which is the title of a document that has none, is left out: a rename embeds nothing.
+    title = "" if parsed.title == stem_of(uri) else parsed.title
     chunks = []
     for ordinal, (span, digest, chunk_id) in enumerate(
         zip(spans, digests, fingerprint.chunk_ids(doc_id, digests), strict=True)
     ):
         path = SEPARATOR.join(span.heading)
-        embedded = embedded_text(span.text, parsed.title, span.heading, recipe)
+        embedded = embedded_text(span.text, title, span.heading, recipe)
         chunks.append(
             ChunkRow(
                 chunk_id=chunk_id,

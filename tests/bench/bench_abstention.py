@@ -22,12 +22,13 @@ from typing import Any, get_args
 from cached_embedder import CachedEmbedder, OneOf, in_process, recipe
 
 from kbcore.config import Config
+from kbcore.embedding.onnx import BUNDLED
 from kbcore.evaluation import abstention, runner
 from kbcore.evaluation.abstention import Evidence
 from kbcore.evaluation.questions import Expected, Question, QuestionSet
 from kbcore.ingest import refresh as refreshing
 from kbcore.knowledge_base import KnowledgeBase
-from kbcore.retrieval.evidence import EvidenceCut
+from kbcore.retrieval.evidence import default_cut
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.types import Mode
 
@@ -155,7 +156,7 @@ def report(mode: str, evidence: Sequence[Evidence]) -> None:
     means = [total / SPLITS for total in sums]
     print(f"  {mode:8} {shown}; mean of {SPLITS} splits: precision {means[0]:.2f}, recall {means[1]:.2f}, "
           f"{100 * means[2]:.0f} % with an answer turned away", flush=True)  # fmt: skip
-    found = abstention.measure(evidence, EvidenceCut())
+    found = abstention.measure(evidence, default_cut(BUNDLED))
     print(f"  {'':8} at the default cut, all questions: precision {figure(found.precision)}, recall "
           f"{figure(found.recall)}, {found.answerable_abstained} of {found.answerable} turned away", flush=True)  # fmt: skip
 

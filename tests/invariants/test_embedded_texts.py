@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbcore.config import ChunkingSection
 from kbcore.embedding.catalog import EmbedderSpec
 from kbcore.embedding.hashing import HashingEmbedder
 from kbcore.fingerprint import text_sha256
@@ -36,3 +37,19 @@ def test_every_digest_names_exactly_the_text_that_is_embedded(headings: list[str
         assert count == embedder.count_tokens(embedded)
     if context == "heading":
         assert any("Menu > Network > VPN" in embedded.split("\n")[0] for embedded, _ in texts.values())
+
+
+def embedded(title: str, uri: str = "network/a.md", context: str = ChunkingSection().context) -> str:
+    recipe = Recipe(EmbedderSpec("hashing", dimension=16), HashingEmbedder(16), 512, 0, context)
+    parsed = Parsed("Wait a minute.", title, "text/markdown", "markdown-1", (Heading(0, 2, "Lost"),))
+    row = cut(parsed, recipe, source="s", uri=uri, content_sha256="0", etag=None, modified_at=None, fetched_at="")
+    return row.chunks[0].embedded
+
+
+def test_title_and_heading_path_stand_before_what_is_embedded_unless_it_is_to_be_the_slice_alone() -> None:
+    assert embedded("VPN access") == "VPN access > Lost\nWait a minute."
+    assert embedded("VPN access", context="none") == "Wait a minute."
+
+
+def test_the_name_of_a_file_is_not_embedded_so_that_a_rename_embeds_nothing() -> None:
+    assert embedded("a", "network/a.md") == embedded("b", "network/b.md") == "Lost\nWait a minute."

@@ -20,7 +20,7 @@ def page(number: int, edition: int = 0) -> str:
     return f"# Page {number}\n\n## Part A\n\nEdition {edition} {words}\n\n## Part B\n\n{words[::-1]}\n"
 
 
-@pytest.mark.parametrize("context", ["none", "heading"])
+@pytest.mark.parametrize("context", ["heading", pytest.param("none", marks=pytest.mark.long)])
 def test_a_release_of_many_refreshes_is_that_of_a_fresh_build_and_has_few_segments(
     tmp_path: Path, context: str
 ) -> None:

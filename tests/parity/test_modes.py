@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable
@@ -31,6 +32,8 @@ class Oracle:
         self.embedder = retriever.embedder
         self.ids = [snapshot.chunk(int(row))["chunk_id"] for row in rows]
         self.counts = [Counter(tokens(self._text(snapshot.chunk(int(row))))) for row in rows]
+        self.near = functools.cache(self.near)  # type: ignore[method-assign]
+        self.held = functools.cache(self.held)  # type: ignore[method-assign]
         self.vectors = np.concatenate([segment.vectors() for segment in snapshot.segments])[rows].astype(np.float64)
 
     @staticmethod
@@ -48,10 +51,10 @@ class Oracle:
         lengths = [sum(count.values()) for count in self.counts]
         average = math.fsum(lengths) / len(lengths)
         found: list[tuple[str, float]] = []
+        frequencies = {term: sum(term in other for other in self.counts) for term in sorted(set(tokens(query)))}
         for name, count, length in zip(self.ids, self.counts, lengths, strict=True):
             score = 0.0
-            for term in sorted(set(tokens(query))):
-                frequency = sum(term in other for other in self.counts)
+            for term, frequency in frequencies.items():
                 idf = math.log(1 + (len(self.counts) - frequency + 0.5) / (frequency + 0.5))
                 score += idf * count[term] * (K1 + 1) / (count[term] + K1 * (1 - B + B * length / average))
             if set(tokens(query)) & set(count):

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbcore.config import Config
+from kbcore.embedding.onnx import BUNDLED
 from kbcore.evaluation import runner
 from kbcore.evaluation.abstention import Evidence, calibrate, measure
 from kbcore.evaluation.questions import Question, QuestionSet
-from kbcore.retrieval.evidence import EvidenceCut
+from kbcore.retrieval.evidence import EvidenceCut, default_cut
 from kbcore.retrieval.settings import RetrievalSettings
 from tests.support import configure, knowledge_base, refreshed
 
@@ -50,7 +51,7 @@ def test_more_evidence_is_never_less_shown(cut: EvidenceCut, cosine: float, shar
         (0.3, 0.1, True, False),
         (0.1, 0.1, True, True),
         (0.1, 0.9, False, False),
-        (None, 0.1, True, True),
+        (None, 0.1, True, False),  # the share's bound is meant to stand beside the cosine's
         (0.1, None, True, True),
         (0.3, None, True, False),
         (None, None, True, False),
@@ -59,6 +60,31 @@ def test_more_evidence_is_never_less_shown(cut: EvidenceCut, cosine: float, shar
 def test_each_figure_decides_as_described(cosine: float | None, share: float | None, weak: bool, nothing: bool) -> None:
     cut = EvidenceCut(0.4, 0.5, "configured", 0.2, 0.3)
     assert (cut.is_weak(cosine, share), cut.is_nothing(cosine, share)) == (weak, nothing)
+
+
+def test_a_bound_of_the_share_alone_decides_where_there_is_no_cosine() -> None:
+    cut = EvidenceCut(0.4, 0.5, "configured", None, 0.3)
+    assert [cut.is_nothing(*figures) for figures in ((None, 0.2), (None, 0.4), (0.1, 0.2))] == [True, False, False]
+
+
+def test_the_bundled_model_has_a_measured_default_and_withholds_what_is_unrelated() -> None:
+    cut = default_cut(BUNDLED)
+    assert (cut.is_weak(0.39, 0.2), cut.is_weak(0.41, 0.2), cut.is_weak(0.39, 0.4)) == (True, False, False)
+    assert [cut.is_nothing(*figures) for figures in ((0.2, 0.1), (0.2, None), (0.3, 0.1), (None, 0.0))] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert default_cut("another-model") == EvidenceCut()
+
+
+def test_an_unrelated_question_gets_no_match_of_the_bundled_model_though_nobody_calibrated(tmp_path: Path) -> None:
+    base = knowledge_base(tmp_path, embedder={})
+    refreshed(base)
+    found = base.retriever().search("granite quarries of medieval Portugal")
+    assert (found.outcome, found.hits) == ("no_match", ())
+    assert found.evidence["not_shown"] > 0
+    assert base.retriever().search("the phone I sign in with is lost").outcome == "hits"
+    # In words alone nothing says that it is unrelated for sure.
+    assert base.retriever().search("granite quarries of the phone", mode="keyword").outcome == "weak_evidence"
 
 
 def test_a_cut_survives_its_record_and_one_from_before_has_no_second_bound() -> None:
