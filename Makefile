@@ -31,8 +31,9 @@ CONFIG ?= $(or $(KB_CONFIG),config/kb.toml)
 serve: install
 	DO_NOT_TRACK=1 $(BIN)/python -m flows.deployments $(CONFIG)
 
+# Many tests wait for a process or a clock: three workers keep two cores busy.
 test: install-dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long and not wiki"
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m "not long and not wiki"
 
 # What the six boundaries of retrieval are claimed to hold, each measured now: one line a claim.
 proofs: install-dev

@@ -227,7 +227,7 @@ def test_maintenance_fails_where_a_file_is_damaged_and_says_which(prefect: None,
 def test_a_deployment_on_a_schedule_of_seconds_publishes_release_after_release(tmp_path: Path) -> None:
     """On a server of its own, as `make serve` starts it; the events it sends are there to be acted on."""
     config = set_up(tmp_path)
-    config.write_text(config.read_text() + 'every = "3s"\nmaintenance = ""\n')
+    config.write_text(config.read_text() + 'every = "8s"\nmaintenance = ""\n')
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment |= {"PREFECT_HOME": str(tmp_path / "prefect"), "DO_NOT_TRACK": "1", "PYTHONPATH": str(ROOT)}
     log = tmp_path / "log"
