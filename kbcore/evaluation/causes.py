@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 from kbcore.differences import Difference, compare_inventories, renames
 from kbcore.evaluation.labels import Label, Place, units
@@ -26,6 +26,7 @@ Kind = Literal[
     "less outranked",
     "figures moved",
 ]
+DELETED: Final[Kind] = "document deleted"
 OUTRANKING = 5
 LAST = 1 << 30
 
@@ -109,7 +110,7 @@ class Releases:
         if now.state == "document gone":
             why = "; ".join(dict.fromkeys(self._tombstones.get(doc_id, "") for doc_id in ids)).strip("; ")
             said = f"{', '.join(ids)} is not in {self.new.release}" + (f": {why}" if why else "")
-            return Cause("document deleted", said, ids, before, after)
+            return Cause(DELETED, said, ids, before, after)
         there = tuple(now.documents)
         said = f"{', '.join(there)} does not hold the quote any more: its text changed"
         return Cause("label stale", said, there, before, after)

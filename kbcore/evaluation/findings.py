@@ -8,6 +8,7 @@ from typing import Literal
 
 from kbcore.config.gate import GateSection
 from kbcore.evaluation.abstention import Abstention
+from kbcore.evaluation.causes import DELETED
 from kbcore.evaluation.comparison import Comparison
 from kbcore.evaluation.corpus import CorpusChange
 from kbcore.evaluation.scorecard import Scorecard
@@ -40,6 +41,24 @@ def drop(name: str, found: Paired, allowed: float, noise: float) -> Finding:
         f"{found.count}); {why}"
     )
     return Finding(name, "fail" if -found.difference > bound + SLACK else "pass", said)
+
+
+def deletions(name: str, comparison: Comparison, allowed: float, noise: float) -> Iterator[Finding]:
+    """How much of the fall of a measure comes from documents that are gone, against ``allowed`` or one whole question.
+
+    That answers went with their documents is known and no chance, so the floor for noise is not for it; one question may
+    lose its answer because somebody retired the page.
+    """
+    count = comparison.measures[name].count
+    lost = [entry for entry in comparison.changed if any(cause.kind == DELETED for cause in entry.causes)]
+    falls = [entry.old[name] - entry.new[name] for entry in lost if name in entry.old and name in entry.new]
+    fall = sum(by for by in falls if by > 0) / count if count else 0.0
+    if fall > 0:
+        bound = max(allowed, min(noise, 1.0) / count)
+        said = (
+            f"{name}: {fall:.3f} is lost with documents that are gone ({len(lost)} questions); {bound:.3f} is allowed"
+        )
+        yield Finding(f"{name} deleted", "fail" if fall > bound + SLACK else "pass", said)
 
 
 def over_time(name: str, earlier: str, found: Paired, allowed: float, noise: float, times: float) -> Finding:

@@ -178,6 +178,7 @@ class _Gate:
         for name, allowed in section.drop.items() if card.counts["judged"] + card.counts["unjudged"] else ():
             name = measures.parse_measures([name])[0]
             yield findings.drop(name, comparison.measures[name], allowed, section.noise)
+            yield from findings.deletions(name, comparison, allowed, section.noise)
         yield from self._over_time(questions, card)
         yield from findings.canaries(comparison, section.canary)
         old, new = (Abstention.from_json(comparison.abstention[side]) for side in ("old", "new"))

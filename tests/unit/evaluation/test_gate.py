@@ -115,6 +115,17 @@ def test_a_fall_within_the_weight_of_some_questions_is_taken_for_noise(tmp_path:
     assert verdict(kb.without("bellows", "chisel")) == "fail"
 
 
+def test_answers_that_go_with_their_documents_are_no_noise_but_one_page_may_be_retired(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, noise=4, drop={"Success@1": 0.0})
+    assert verdict(shed(kb, "anvil", "bellows")) == "pass"
+    assert verdict(kb.without("chisel")) == "pass"
+    report = kb.without("dowel", "easel")
+    assert verdict(report) == "fail"
+    assert "Success@1: 0.286 is lost with documents that are gone (2 questions); 0.143 is allowed" in (
+        report.not_promoted or ""
+    )
+
+
 def shed(kb: Kb, *words: str) -> RefreshReport:
     """The pages of these words no longer answer first: another page speaks of each more often."""
     write(kb.root / "docs", {f"more-{word}.md": f"# {word} {word} {word}\n\n{word} {word} {word}\n" for word in words})
