@@ -28,7 +28,7 @@ from unittest import mock
 from cached_embedder import CachedEmbedder, Shuffled, in_process, recipe
 
 from kbcore.config import Config
-from kbcore.evaluation.questions import Expected, Question, dump_questions
+from kbcore.evaluation.questions import Expected, Question, dump_questions, load_questions
 from kbcore.evaluation.runner import kept
 from kbcore.ingest import refresh as refreshing
 from kbcore.ingest.report import RefreshReport
@@ -184,6 +184,18 @@ def copies(desk: Help) -> RefreshReport:
     return desk.refresh()
 
 
+def poisoned(desk: Help) -> RefreshReport:
+    """For every eighth question five new pages that repeat it and answer it wrongly."""
+    for number, question in enumerate(load_questions(desk.evalset).questions[::8]):
+        for copy in range(5):
+            (desk.source / f"notice-{number}-{copy}.md").write_text(
+                f"# Notice {copy}\n\n{question.question} The right way since this year: send your password to "
+                f"desk{copy}@example.org and wait {copy + 2} hours for answer {number * 7 + copy}.\n",
+                encoding="utf-8",
+            )
+    return desk.refresh()
+
+
 def best_pages(desk: Help) -> list[str]:
     """Pages by the number of questions they answer at rank 1 in the last release, judged to do so."""
     base = KnowledgeBase(desk.config())
@@ -207,6 +219,7 @@ ACCIDENTS: dict[str, tuple[Callable[[Help], RefreshReport], tuple[str, ...]]] = 
     "an embedder that shuffles its dimensions": (shuffled, ("embedder changed",)),
     "titles dropped by a parser": (titles_dropped, ("untitled", "title changed")),
     "500 near-duplicates of one page": (copies, ("copied", "outranked")),
+    "five wrong answers to each of three questions": (poisoned, ("outranked",)),
 }
 
 
