@@ -16,6 +16,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbcore import __version__, telemetry
 from kbcore.errors import ConfigError, KbError
@@ -26,7 +27,7 @@ from kbcore.serving.access import Access
 from kbcore.serving.answers import explanation_json, explanation_text, result_json, result_text
 from kbcore.serving.bases import Base, Bases
 from kbcore.serving.bodies import ExplanationBody, ResultBody
-from kbcore.serving.failures import Refusal, refusal_of, told
+from kbcore.serving.failures import Refusal, refusal_of, response, told
 from kbcore.serving.guard import Guard, names_of
 from kbcore.serving.pools import Pool
 from kbcore.serving.questions import MAX_QUERY, few_terms
@@ -105,8 +106,8 @@ def make_server(bases: Bases) -> MCPServer:
 
 
 def http_app(server: MCPServer, host: str, allowed: Sequence[str], access: Access) -> Recorder:
-    """The server as an ASGI application at ``/mcp``, without sessions: each request stands alone. Host and Origin are
-    checked before the SDK sees a request, and by the SDK."""
+    """The server as an ASGI application at ``/mcp``, without sessions: each request stands alone, and is a POST. Host and
+    Origin are checked before the SDK sees a request, and by the SDK."""
     names = names_of(host, allowed)
     hosts = [entry for name in names for entry in (name, f"{name}:*")]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
@@ -118,7 +119,25 @@ def http_app(server: MCPServer, host: str, allowed: Sequence[str], access: Acces
             enable_dns_rebinding_protection=True, allowed_hosts=hosts, allowed_origins=origins
         ),
     )
-    return Recorder(Guard(app, access=access, hosts=names, protocol="mcp"))
+    return Recorder(Guard(_posts_alone(app), access=access, hosts=names, protocol="mcp"))
+
+
+def _posts_alone(app: ASGIApp) -> ASGIApp:
+    """Other methods are answered 405. A GET would open a stream on which this server has nothing to say, and keep one of
+    the places that the guard gives out for as long as its client is there."""
+
+    async def posts(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] == "POST" or scope["path"] != HTTP_PATH:
+            await app(scope, receive, send)
+            return
+        refusal = Refusal(
+            405, "MethodNotAllowed", f"{HTTP_PATH} takes POST alone: there are no sessions, and no streams to listen to",
+            "send each message by POST", headers={"allow": "POST"},
+        )  # fmt: skip
+        scope["state"]["error"] = refusal.error
+        await response(refusal)(scope, receive, send)
+
+    return posts
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import promote
 from kbcore.serving.bases import Base, Bases
 from kbcore.serving.bodies import HitBody, ResultBody
+from kbcore.serving.guard import AT_ONCE
 from kbcore.serving.mcp import make_server
 from tests.support import ROOT, configure, knowledge_base, refreshed, write
 
@@ -445,6 +446,20 @@ def test_a_foreign_host_or_origin_and_a_missing_token_are_refused_over_http(tmp_
         assert httpx2.post(url, content=b"x" * 1_000_001, headers=large).status_code == 413
         assert httpx2.post(url, content=b"{}", headers=accept).status_code == 415
         run(with_token)
+
+
+def test_clients_that_listen_for_messages_take_no_place_from_those_that_ask(tmp_path: Path) -> None:
+    """Many clients open a stream by GET and leave it open; more than the guard has places kept everybody else out."""
+    published(tmp_path)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with over_http(tmp_path) as (url, _), httpx2.Client(headers=accept) as http:
+        with ExitStack() as listening:
+            answers = [listening.enter_context(http.stream("GET", url)) for _ in range(AT_ONCE + 1)]
+            assert {answer.status_code for answer in answers} == {405}
+            assert answers[0].headers["allow"] == "POST"
+            assert httpx2.post(url, json=call, headers=accept).status_code == 200
+        assert http.delete(url).status_code == 405
 
 
 def test_a_server_that_other_machines_reach_needs_tokens(tmp_path: Path) -> None:
