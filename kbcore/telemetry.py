@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Span
 
     from kbcore.types import SearchResult
@@ -68,26 +69,35 @@ def start(service: str = "kbcore", environ: Mapping[str, str] = os.environ) -> b
         return False
     try:
         from opentelemetry import trace
-        from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
 
         if isinstance(trace.get_tracer_provider(), TracerProvider):
             return True
-        # Resource.create lets OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before what is given here.
-        named = environ.get("OTEL_SERVICE_NAME")
-        provider = TracerProvider(resource=Resource.create({} if named else {SERVICE_NAME: service}))
+        provider = TracerProvider(resource=_resource(service))
         if wanted == "otlp":
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
             provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         else:
-            provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=sys.stderr)))
+            # One line each, as the log has them that stands there too.
+            console = ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+            provider.add_span_processor(SimpleSpanProcessor(console))
     except ImportError:
         log.warning("the environment asks for spans and no SDK is installed: pip install 'kbcore[telemetry]'")
         return False
     trace.set_tracer_provider(provider)
     return True
+
+
+def _resource(service: str) -> Resource:
+    """What sends the spans: ``service``, where neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES says another name."""
+    from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+
+    found = Resource.create()
+    # What is given to create goes before OTEL_RESOURCE_ATTRIBUTES, and without a name the SDK makes one up.
+    made_up = str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return found.merge(Resource({SERVICE_NAME: service})) if made_up else found
 
 
 def watched() -> bool:

@@ -280,6 +280,27 @@ def test_a_receiver_that_is_not_there_fails_no_search(config: Path) -> None:
     assert "gateway" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({}, "kb-http"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=staging"}, "kb-http"),
+        ({"OTEL_SERVICE_NAME": "desk"}, "desk"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=desk"}, "desk"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=other", "OTEL_SERVICE_NAME": "desk"}, "desk"),
+    ],
+)
+def test_a_service_is_called_as_the_standard_variables_call_it(
+    environ: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    for variable in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    assert telemetry._resource("kb-http").attributes["service.name"] == name
+
+
 def test_a_protocol_that_is_not_spoken_is_named(config: Path) -> None:
     done = kb(config, "search", "gateway", OTEL_EXPORTER_OTLP_ENDPOINT="http://x", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
     assert "by http/protobuf, not by grpc" in done.stderr
