@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kbcore.search_log import asked_by
 from kbcore.serving.access import Access, is_loopback
-from kbcore.serving.failures import Refusal, body_of, busy, response
+from kbcore.serving.failures import RETRY_SECONDS, Refusal, body_of, busy, response
 from kbcore.serving.strict_json import read_object
 
 MAX_BODY = 1_000_000
@@ -20,6 +20,8 @@ BODY_SECONDS = 10.0
 AT_ONCE = 64
 LINGER_SECONDS, LINGER_BYTES = 1.0, 64 * 1024 * 1024
 LARGE = 65_536
+SMALL, MAX_HELD = 16_384, 8_000_000
+"""Bytes of a body that there is always room for, and how many more the bodies of all requests may hold together."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 Headers = list[tuple[bytes, bytes]]
 
@@ -30,8 +32,9 @@ class Guard:
     A request names one of ``hosts`` in its Host header (421) and comes from no page of another origin (403). It carries one
     of the tokens where there are any (401), an operator's where it moves readers (403), and none in its address (400). A
     body is JSON in UTF-8 (415, 400), of at most a million bytes (413), and arrives within ten seconds (408). Beyond
-    ``at_once`` requests callers are asked to come again (503). The caller stands in ``scope["state"]["caller"]``; searches
-    within are logged under its label, those of ``open_paths``, which need no token, not at all.
+    ``at_once`` requests, and ``held`` bytes of large bodies, callers are asked to come again (503). The caller stands in
+    ``scope["state"]["caller"]``; searches within are logged under its label, those of ``open_paths``, which need no token,
+    not at all.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Guard:
         needs_operator: Callable[[str, str], bool] = lambda method, path: False,
         at_once: int = AT_ONCE,
         body_seconds: float = BODY_SECONDS,
+        held: int = MAX_HELD,
     ) -> None:
         """``hosts`` are names without a port; ``needs_operator`` says it of a method and a path."""
         self.app = app
@@ -56,6 +60,7 @@ class Guard:
         self.body_seconds = body_seconds
         self._at_once = at_once
         self._running = 0
+        self._room = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -64,17 +69,35 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            wanted = max(size - SMALL, 0) - taken
+            if wanted > self._room:
+                raise _no_room()
+            self._room -= wanted
+            taken += wanted
+
+        try:
+            await self._answer(scope, receive, send, take)
+        finally:
+            self._room += taken
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, take: Callable[[int], None]) -> None:
+        """``take`` is told how large the body is so far, and raises where there is no room for it."""
         headers: Headers = scope["headers"]
         state = scope.setdefault("state", {})
         try:
             self._check_host(headers)
             self._check_origin(scope["method"], headers)
             consumer = self._admit(scope, headers)
-            body = await self._body(scope["method"], headers, receive)
+            body = await self._body(scope["method"], headers, receive, take)
             if self._running >= self._at_once:
                 raise busy(self._running)
         except Refusal as refusal:
             state["error"] = refusal.error
+            refusal.__traceback__ = None  # its frames hold what was read of the body
             await _refuse(refusal, scope, receive, send)
             return
         self._running += 1
@@ -116,7 +139,7 @@ class Guard:
         if site not in (b"none", b"same-origin") and (method != "GET" or found.get(b"sec-fetch-mode") != b"navigate"):
             raise Refusal(403, "ForeignOrigin", "pages of another site are not answered", "call from a program")
 
-    async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, method: str, headers: Headers, receive: Receive, take: Callable[[int], None]) -> bytes:
         found = dict(headers)
         length = found.get(b"content-length", b"0")
         if method != "POST":
@@ -128,7 +151,7 @@ class Guard:
             raise _too_large()
         try:
             async with asyncio.timeout(self.body_seconds):
-                data = await _read(receive)
+                data = await _read(receive, take)
         except TimeoutError:
             raise Refusal(
                 408, "TooSlow", f"the body did not arrive within {self.body_seconds:g} s", "try again", close=True
@@ -165,7 +188,19 @@ def _too_large() -> Refusal:
     )
 
 
-async def _read(receive: Receive) -> bytes:
+def _no_room() -> Refusal:
+    return Refusal(
+        503,
+        "Busy",
+        "many large bodies are being read already",
+        "try again after the seconds in Retry-After",
+        headers={"retry-after": str(RETRY_SECONDS)},
+        close=True,
+        transient=True,
+    )
+
+
+async def _read(receive: Receive, take: Callable[[int], None]) -> bytes:
     """Counted while it arrives, whatever its headers said."""
     parts: list[bytes] = []
     size = 0
@@ -177,6 +212,7 @@ async def _read(receive: Receive) -> bytes:
         size += len(part)
         if size > MAX_BODY:
             raise _too_large()
+        take(size)
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)

@@ -226,6 +226,46 @@ def test_beyond_so_many_requests_at_once_callers_are_asked_to_come_again() -> No
     assert statuses == [503, 200, 200, 200]
 
 
+def test_large_bodies_together_hold_so_much_and_small_ones_are_read_all_the_same() -> None:
+    statuses: dict[str, int] = {}
+    whole = asyncio.Event()
+    guard = Guard(App(), access=Access(), held=1_500_000)
+
+    async def post_slowly(name: str, size: int) -> None:
+        """All of the body but its end, which comes when ``whole`` is set."""
+        sent = [b'{"query": "' + b"x" * size, b'"}']
+
+        async def receive() -> Any:
+            if len(sent) == 1:
+                await whole.wait()
+            return (
+                {"type": "http.request", "body": sent.pop(0), "more_body": bool(sent)}
+                if sent
+                else {"type": "http.disconnect"}
+            )
+
+        async def send(message: Any) -> None:
+            if "status" in message:
+                statuses[name] = message["status"]
+                assert message["status"] == 200 or (b"retry-after", b"1") in message["headers"]
+
+        await guard(scope_of([HOST, JSON], "POST"), receive, send)
+
+    async def work() -> None:
+        first = asyncio.create_task(post_slowly("first", 900_000))
+        await asyncio.sleep(0.05)
+        second = asyncio.create_task(post_slowly("second", 900_000))
+        small = asyncio.create_task(post_slowly("small", 2_000))
+        await asyncio.sleep(0.05)
+        assert statuses == {"second": 503}
+        whole.set()
+        await asyncio.gather(first, second, small)
+        await post_slowly("again", 900_000)
+
+    asyncio.run(work())
+    assert statuses == {"second": 503, "first": 200, "small": 200, "again": 200}
+
+
 def test_a_web_socket_is_closed_and_the_start_of_a_server_passes() -> None:
     seen: list[str] = []
 
