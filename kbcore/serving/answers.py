@@ -34,12 +34,13 @@ def hit_metadata(result: SearchResult, hit: Hit) -> Json:
     """
     body = hit_json(hit)
     del body["text"]
+    version, document = body.pop("document_version"), body.pop("metadata")
     return {
         **body,
         "copies": list(hit.copies),
         "page": hit.page_start,
-        "version": body.pop("document_version"),
-        "document": dict(body.pop("metadata")),
+        "version": version,
+        "document": dict(document),
         "score_kind": result.score_kind,
         "outcome": result.outcome,
     }

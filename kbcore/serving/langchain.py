@@ -31,12 +31,16 @@ class KbRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **options: Any
     ) -> list[Document]:
-        return _documents(self.retriever.search(query, k or self.k, **{**self.options, **options}))
+        return _documents(self.retriever.search(query, self._most(k), **{**self.options, **options}))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, **options: Any
     ) -> list[Document]:
-        return _documents(await self.retriever.asearch(query, k or self.k, **{**self.options, **options}))
+        return _documents(await self.retriever.asearch(query, self._most(k), **{**self.options, **options}))
+
+    def _most(self, k: int | None) -> int | None:
+        """A call's own k, be it one that is refused (0), goes before the retriever's."""
+        return self.k if k is None else k
 
 
 def _documents(result: SearchResult) -> list[Document]:

@@ -45,6 +45,7 @@ def check_metadata(metadata: dict[str, Any], citation: str) -> None:
     assert len(metadata["version"]) == 64
     assert {"score", "page", "doc_id", "heading", "fetched_at", "carried_over", "cosine", "bm25"} <= set(metadata)
     assert "text" not in metadata
+    assert not {"metadata", "document_version"} & set(metadata), "said once, as document and version"
 
 
 class TestLangChain:
@@ -65,6 +66,12 @@ class TestLangChain:
     @pytest.mark.parametrize("k", [1, 3])
     def test_invoke_with_k_kwarg(self, make: Any, k: int) -> None:
         assert len(make(k=2).invoke(QUESTION, None, k=k)) == k
+
+    def test_a_k_of_0_is_refused_by_a_call_as_by_a_search(self, make: Any) -> None:
+        with pytest.raises(UsageError, match="from 1 on, not 0"):
+            make(k=2).invoke(QUESTION, None, k=0)
+        with pytest.raises(UsageError, match="from 1 on, not 0"):
+            asyncio.run(make(k=2).ainvoke(QUESTION, None, k=0))
 
     def test_invoke_returns_documents(self, make: Any) -> None:
         from langchain_core.documents import Document
