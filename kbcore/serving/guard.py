@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kbcore.errors import UsageError
 from kbcore.search_log import asked_by
 from kbcore.serving.access import Access, is_loopback
 from kbcore.serving.failures import RETRY_SECONDS, Refusal, body_of, busy, response
@@ -23,6 +25,7 @@ LARGE = 65_536
 SMALL, MAX_HELD = 16_384, 8_000_000
 """Bytes of a body that there is always room for, and how many more the bodies of all requests may hold together."""
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_ALLOWED = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -257,7 +260,14 @@ async def _discard(receive: Receive) -> None:
 
 def names_of(bound_to: str, allowed: Iterable[str] = ()) -> list[str]:
     """The names a server may be called by: the address it is bound to, those of the loopback where it is reached by them,
-    and those that were allowed."""
+    and those that were allowed. UsageError where one of these is none that a Host header could say."""
+    allowed = list(allowed)
+    for name in allowed:
+        if not _ALLOWED.fullmatch(name):
+            raise UsageError(
+                f"--allow-host {name[:100]!r}: no client calls a server by that",
+                remedy="give a name or an address alone, without scheme, port, path or *: kb.example.org, 10.0.0.5, [fd00::5]",
+            )
     own = f"[{bound_to.strip('[]')}]" if ":" in bound_to else bound_to
     # Whoever listens everywhere goes by no name of his own.
     named = [] if own in ("0.0.0.0", "[::]", "") else [own]

@@ -34,18 +34,19 @@ class Listening:
 def serve(bases: Bases, at: Listening, environment: Mapping[str, str], started: Callable[[Json], None]) -> None:
     """Serve until SIGTERM or SIGINT. ``started`` is told what is served, and where, before the first request is taken.
 
-    ConfigError for tokens that are too short; UsageError for an address that others can reach where no tokens are set, and
-    where the address cannot be had; and whatever opening a knowledge base raises.
+    ConfigError for tokens that are too short; UsageError for an address that others can reach where no tokens are set, for
+    a name that no Host header says, and where the address cannot be had; and whatever opening a knowledge base raises.
     """
     access = Access.of(environment)
     check_bind(at.host, access, insecure=at.insecure)
+    hosts = names_of(at.host, at.hosts)
     # Each search has its line, the request's: that of the retriever would say the same twice.
     logs.write_to(quiet=["kbcore.retrieval"])
     telemetry.start("kb-http", environment)
     with bound(at.host, at.port) as listener:
         service = Service(bases, at.limits, log_queries=at.log_queries)
         opened = [_opened(name, bases) for name in bases]
-        app = application(service, access, hosts=names_of(at.host, at.hosts))
+        app = application(service, access, hosts=hosts)
 
         def listening(most: int) -> None:
             served = {"url": url_of(listener), "knowledge_bases": opened, "access": _said(access, at)}

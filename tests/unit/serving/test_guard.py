@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kbcore.errors import UsageError
 from kbcore.search_log import _consumer
 from kbcore.serving.access import Access
 from kbcore.serving.guard import Guard, names_of
@@ -193,6 +194,22 @@ def test_a_server_that_listens_everywhere_has_no_name_of_its_own() -> None:
     assert "0.0.0.0" not in names_of("0.0.0.0", ["kb.example.org"])
     assert "kb.example.org" in names_of("0.0.0.0", ["kb.example.org"])
     assert names_of("10.0.0.5") == ["10.0.0.5"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["https://kb.example.org", "kb.example.org:8443", "kb.example.org/kb", "*.example.org", "*", "fd00::5", "", " kb"],
+)
+def test_a_name_that_no_host_header_says_is_refused_at_the_start(name: str) -> None:
+    """It would allow nothing, and every request would be answered 421."""
+    with pytest.raises(UsageError, match="no client calls a server by that") as refused:
+        names_of("127.0.0.1", ["kb.example.org", name])
+    assert "without scheme, port" in refused.value.remedy
+
+
+def test_names_and_addresses_are_allowed_as_host_headers_say_them() -> None:
+    given = ["kb.example.org", "KB_api", "10.0.0.5", "[fd00::5]"]
+    assert names_of("127.0.0.1", given)[-4:] == given
 
 
 def test_beyond_so_many_requests_at_once_callers_are_asked_to_come_again() -> None:
