@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,32 @@ def test_the_python_example_runs(session: subprocess.CompletedProcess[str], proj
     out = shell(f"export KB_KB__NAME=session\npython - <<'EOF'\n{example}\nEOF", project)
     assert out.returncode == 0, out.stderr
     assert "r000002" in out.stdout
+
+
+def test_each_curl_of_the_readme_is_answered_and_none_with_an_error(project: Path) -> None:
+    """After ``make run``, which publishes one release: what is shown there must not be refused."""
+    block = README.split("<!-- serve -->")[1].split("```")[1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = (
+        f"kb serve --port {port} 2> serve.log &\ntrap 'kill %1' EXIT\n"
+        f"curl -sf --retry 60 --retry-delay 1 --retry-connrefused 127.0.0.1:{port}/health/ready\n"
+    )
+    made = "kb init > kb.log && kb refresh > kb.log\n"
+    out = shell(made + re.sub(r"kb serve &.*\n", started, block).replace(":8000", f":{port}"), project)
+    assert out.returncode == 0, out.stderr
+    text = out.stdout[out.stdout.index('{"status"') :]
+    answers = []
+    while text:
+        answer, end = json.JSONDecoder().raw_decode(text)
+        answers.append(answer)
+        text = text[end:].strip()
+    assert [answer["error"] for answer in answers if "error" in answer] == []
+    ready, found, held, lifted = answers
+    assert ready == {"status": "ok"}
+    assert found["hits"][0]["uri"] == "vpn/error-codes.md"
+    assert (held["kind"], held["seq"]) == ("hold", 2)
+    assert (lifted["kind"], lifted["seq"]) == ("lift", 3)
 
 
 def test_every_command_in_the_table_exists() -> None:
