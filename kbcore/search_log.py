@@ -90,12 +90,14 @@ class SearchLog:
 
     def _append(self, day: str, data: bytes) -> None:
         if day != self._day:
-            # Questions are nobody else's business.
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._make_folder()
             self._expire(day)
             self._day = day
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.folder / f"{PREFIX}{day}{SUFFIX}", flags, 0o600)
+        try:
+            descriptor = self._open(day)
+        except FileNotFoundError:
+            self._make_folder()  # it was moved away since: whoever archives a log does not end it
+            descriptor = self._open(day)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = os.fstat(descriptor).st_size
@@ -111,6 +113,14 @@ class SearchLog:
                 raise OSError(f"only {written} of {len(data)} bytes could be written to the log of the day")
         finally:
             os.close(descriptor)
+
+    def _make_folder(self) -> None:
+        # Questions are nobody else's business.
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _open(self, day: str) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self.folder / f"{PREFIX}{day}{SUFFIX}", flags, 0o600)
 
     def _expire(self, today: str) -> None:
         first = (datetime.fromisoformat(today) - timedelta(days=self.keep_days - 1)).strftime("%Y-%m-%d")
