@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from kbcore.errors import KbUnavailableError
 from kbcore.search_log import files
 from kbcore.types import Json
 
@@ -44,7 +45,7 @@ class Consumer:
 
 def consumers(folder: str | Path, kb: str, release: str | None = None, *, questions: int = QUESTIONS) -> list[Consumer]:
     """Who asked ``release`` (default: every one), newest release first, then by number of searches. Lines that do not
-    read are left out."""
+    read are left out. KbUnavailableError where a file cannot be read at all."""
     rows = _query(
         folder,
         """SELECT release, consumer, count(*), min(time), max(time), quantile_cont(latency_ms, 0.5),
@@ -101,5 +102,11 @@ def _query(folder: str | Path, statement: str, parameters: Sequence[Any]) -> lis
             "WITH asked AS (SELECT * FROM read_json(?, format = 'newline_delimited', columns = "
             f"{COLUMNS}, ignore_errors = true) WHERE time IS NOT NULL AND consumer IS NOT NULL) "
         )
-        found: list[Any] = connection.execute(relation + statement, [named, *parameters]).fetchall()
+        try:
+            found: list[Any] = connection.execute(relation + statement, [named, *parameters]).fetchall()
+        except duckdb.IOException as error:
+            raise KbUnavailableError(
+                f"the log of searches cannot be read: {str(error).splitlines()[0]}",
+                remedy="its files are readable by who serves alone: ask as that user, or see what else lies in the folder",
+            ) from None
     return found

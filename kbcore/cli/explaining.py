@@ -127,7 +127,8 @@ def lineage(
         raise UsageError(
             "no log of searches is kept", remedy='switch it on in the configuration: [search_log] path = "searches"'
         )
-    name = base.repository.resolve(release) if release else None
+    # Who was answered from a release that was taken out of service is what one asks of it.
+    name = base.repository.resolve(release, expired=True) if release else None
     found = consumers(folder, base.config.kb.name, name)
     if as_json:
         emit([entry.to_json() for entry in found])

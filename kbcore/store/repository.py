@@ -154,8 +154,9 @@ class Repository:
             raise error.in_release(release) from None
         return manifest
 
-    def resolve(self, name: str) -> str:
-        """The release that ``current``, ``previous``, ``latest`` or an unambiguous prefix names."""
+    def resolve(self, name: str, *, expired: bool = False) -> str:
+        """The release that ``current``, ``previous``, ``latest`` or an unambiguous prefix names; ``expired``: be it one that
+        is not served any more."""
         names = self.releases()
         if name in ("current", "previous"):
             state = self.state()
@@ -181,7 +182,7 @@ class Repository:
                 said = f"{len(matches)} releases begin with {name!r}" if matches else f"there is no release {name!r}"
                 raise ReleaseNotFoundError(said, remedy="see: kb releases")
             found = matches[0]
-        if found in self.expired():
+        if not expired and found in self.expired():
             raise ReleaseExpiredError(f"{found} has expired and is not served any more", remedy="see: kb releases")
         return found
 

@@ -142,6 +142,18 @@ def test_lineage_shows_who_asked_what_how_often(desk: Desk) -> None:
     desk("lineage", "-R", "r000099", code=2)
 
 
+def test_lineage_tells_of_a_release_that_has_expired(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk("init")
+    desk("refresh")
+    desk("search", "how is a badge used?")
+    write(tmp_path / "docs", {"new.md": "# New\n\nA page.\n"})
+    desk("refresh")
+    desk("expire", "r000001", "--reason", "it told the wrong number")
+    (entry,) = desk.json("lineage", "-R", "r000001")
+    assert (entry["release"], entry["searches"]) == ("r000001", 1)
+
+
 def test_lineage_without_a_log_says_how_to_switch_it_on(desk: Desk, tmp_path: Path) -> None:
     plain = desk.file.read_text().split("[search_log]")[0]
     other = tmp_path / "kb.toml"

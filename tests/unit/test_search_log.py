@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from kbcore import lineage
-from kbcore.errors import EvaluationSetError
+from kbcore.errors import EvaluationSetError, KbUnavailableError
 from kbcore.evaluation.logged import questions_of
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.search_log import SearchLog, asked_by, files
@@ -101,6 +101,18 @@ def test_a_log_that_cannot_be_written_fails_no_search_and_warns_once(
     for _ in range(3):
         log.wrote("kb", result(), 5, 0.1)
     assert len([record for record in caplog.records if "not logged" in record.message]) == 1
+
+
+def test_a_log_whose_folder_was_moved_away_goes_on_in_a_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = SearchLog(tmp_path / "log")
+    log.wrote("kb", result("a"), 5, 0.1)
+    (tmp_path / "log").rename(tmp_path / "archive")
+    log.wrote("kb", result("b"), 5, 0.1)
+    assert [len(lines(tmp_path / folder)) for folder in ("archive", "log")] == [1, 1]
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o700
+    assert not caplog.records
 
 
 def test_half_a_line_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +216,16 @@ def test_a_line_that_does_not_read_spoils_no_other(logged: KnowledgeBase, tmp_pa
     with files(tmp_path / "log")[0].open("ab") as file:
         file.write(b'{"time": "half a li\n[]\nnothing\n')
     assert sum(entry.searches for entry in lineage.consumers(tmp_path / "log", "test")) == 6
+
+
+def test_a_log_that_cannot_be_read_is_an_error_with_its_cause(logged: KnowledgeBase, tmp_path: Path) -> None:
+    """As where it is read by another user than the one who serves; here a folder bears the name of a day's file."""
+    (tmp_path / "log" / "searches-2026-01-01.jsonl").mkdir()
+    with pytest.raises(
+        KbUnavailableError, match=r"the log of searches cannot be read: .*searches-2026-01-01"
+    ) as refused:
+        lineage.consumers(tmp_path / "log", "test")
+    assert "\n" not in refused.value.message
 
 
 def test_the_questions_of_a_log_make_a_set_most_frequent_first(logged: KnowledgeBase, tmp_path: Path) -> None:
