@@ -150,7 +150,8 @@ def lineage(
     )  # fmt: skip
     for entry in found:
         if entry.questions:
-            say(f"{entry.consumer} of {entry.release}, {entry.distinct_questions} questions:")
+            # A client of MCP calls itself what it likes, line ends included.
+            say(f"{' '.join(entry.consumer.split())} of {entry.release}, {entry.distinct_questions} questions:")
         for question, count in entry.questions:
             say(f"  {count} x {' '.join(question.split())[:70]}")
 

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from kbcore.cli import app
 from kbcore.cli.output import DIFFERENCES
+from kbcore.knowledge_base import open_repository
+from kbcore.search_log import asked_by
 from tests.support import DOCUMENTS, write
 
 NOTICE = (
@@ -152,6 +154,15 @@ def test_lineage_tells_of_a_release_that_has_expired(tmp_path: Path) -> None:
     desk("expire", "r000001", "--reason", "it told the wrong number")
     (entry,) = desk.json("lineage", "-R", "r000001")
     assert (entry["release"], entry["searches"]) == ("r000001", 1)
+
+
+def test_lineage_shows_a_client_that_forges_lines_by_its_name_on_one(desk: Desk) -> None:
+    with asked_by("mcp:one\nhttp:operator 1 of r000009, 5 questions:\n\x1b[31m\u202e"):
+        open_repository(desk.file).retriever().search("how is a badge used?")
+    said = desk("lineage", "-R", "current")
+    assert not [line for line in said.splitlines() if line.startswith("http:operator 1")]
+    assert "mcp:one http:operator 1 of r000009" in said
+    assert not {"\x1b", "\u202e"} & set(said)
 
 
 def test_lineage_without_a_log_says_how_to_switch_it_on(desk: Desk, tmp_path: Path) -> None:
