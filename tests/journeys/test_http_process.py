@@ -44,6 +44,27 @@ def test_several_knowledge_bases_are_served_by_their_names(tmp_path: Path) -> No
         assert "GET /v1 lists them" in server.post("/v1/three/search", QUESTION).json()["remedy"]
 
 
+def test_a_base_whose_promotion_log_is_damaged_is_shown_so_and_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    base, one = desk(tmp_path / "a", "one")
+    _, two = desk(tmp_path / "b", "two")
+    with Server(one, two) as server:
+        newest = max((base.folder / "promotions").iterdir())
+        newest.write_bytes(b"damaged")
+        server.until(lambda: server.get("/v1/one").json()["problem"])
+        damaged, whole = server.get("/v1").json()["knowledge_bases"]
+        assert (damaged["name"], damaged["release"], damaged["promoted"], damaged["seq"]) == (
+            "one",
+            "r000002",
+            None,
+            None,
+        )
+        assert newest.name in damaged["problem"]
+        assert (whole["name"], whole["promoted"], whole["problem"]) == ("two", "r000002", None)
+        assert server.post("/v1/one/search", QUESTION).json()["release"] == "r000002"
+
+
 def test_a_base_that_cannot_be_served_ends_the_start_with_its_name_and_the_cause(tmp_path: Path) -> None:
     base, config = desk(tmp_path)
     for file in (base.folder / "segments").rglob("*.parquet"):

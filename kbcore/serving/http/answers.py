@@ -65,12 +65,17 @@ class BaseAnswer(Body):
     name: str
     release: str = Field(description="The release that answers.")
     promoted: str | None = Field(description="The release that readers are to get; it is opened before it answers.")
-    seq: int = Field(description="The number of the newest promotion record: the expected_seq of the next change.")
+    seq: int | None = Field(
+        description="The number of the newest promotion record: the expected_seq of the next change. Null where the "
+        "promotion log cannot be read."
+    )
     hold: dict[str, Any] | None
     mode: Mode
     documents: int
     chunks: int
-    problem: str | None = Field(description="Why a promoted release is not the one that answers.")
+    problem: str | None = Field(
+        description="Why a promoted release is not the one that answers, or it is not known which one is promoted."
+    )
 
 
 class BasesAnswer(Body):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from kbcore.differences import compare_releases, text_diff
-from kbcore.errors import CorruptReleaseError
+from kbcore.errors import CorruptReleaseError, KbError
 from kbcore.releases import list_releases
 from kbcore.serving.bases import Base
 from kbcore.serving.failures import without_paths
@@ -18,6 +18,7 @@ from kbcore.serving.http.service import Answered, Named, Serving, answer, run, v
 from kbcore.store import evals
 
 router = APIRouter(prefix="/v1", tags=["releases"])
+UNREAD = "the promotion log cannot be read"
 
 
 @router.get("", response_model=answers.BasesAnswer, responses=HELD)
@@ -137,16 +138,19 @@ async def evaluations(kb: Named, service: Serving, asked: Annotated[models.Evals
 def _summary(entry: Base) -> dict[str, Any]:
     live = entry.live()
     retriever = live.current()
-    state = entry.base.repository.state()
+    try:
+        state = entry.base.repository.state()
+        moved = {"promoted": state.release, "seq": state.seq, "hold": state.hold}
+    except (KbError, OSError):
+        # Searches go on; one base whose log is damaged must not hide itself and all others from those who look.
+        moved = {"promoted": None, "seq": None, "hold": None}
     totals = retriever.manifest.totals
     return {
         "name": entry.name,
         "release": retriever.release,
-        "promoted": state.release,
-        "seq": state.seq,
-        "hold": state.hold,
+        **moved,
         "mode": retriever.mode,
         "documents": totals["documents"],
         "chunks": totals["chunks"],
-        "problem": without_paths(live.problem) if live.problem else None,
+        "problem": without_paths(live.problem) if live.problem else UNREAD if moved["seq"] is None else None,
     }
