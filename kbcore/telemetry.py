@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ log = logging.getLogger("kbcore.telemetry")
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 EXPORTERS = ("otlp", "console", "none")
 PAYLOADS = "KB_TRACE_PAYLOADS"
+_unobserved: ContextVar[bool] = ContextVar("kbcore_unobserved", default=False)
 COUNTS = {"ntotal": "kb.ntotal", "raw_labels": "kb.raw_labels", "bounded_labels": "kb.bounded"}
 
 
@@ -101,8 +103,18 @@ def _resource(service: str) -> Resource:
 
 
 def watched() -> bool:
-    """Whether anybody would see a span: an SDK is loaded in this process."""
-    return "opentelemetry.sdk.trace" in sys.modules
+    """Whether anybody would see a span: an SDK is loaded in this process, and what runs is no check of its own."""
+    return "opentelemetry.sdk.trace" in sys.modules and not _unobserved.get()
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """What runs within has no spans: a server asks itself every second whether it answers, and nobody else asked that."""
+    token = _unobserved.set(True)
+    try:
+        yield
+    finally:
+        _unobserved.reset(token)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kbcore import telemetry
 from kbcore.config import load
 from kbcore.errors import ConfigError, KbError, UsageError
 from kbcore.knowledge_base import KnowledgeBase
@@ -56,7 +57,7 @@ class Base:
         """Why this base cannot answer, or answers from a release that is not the promoted one. Runs a real search."""
         try:
             live = self.live()
-            with asked_by(None):
+            with asked_by(None), telemetry.unobserved():
                 live.search("is anything there?", 1)
             return live.problem
         except KbError as error:

@@ -94,7 +94,7 @@ def test_a_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
         server.post("/v1/test/search", QUESTION)
         server.until(lambda: '"name": "retrieval.test"' in server.log.read_text())
     spans = [line for line in server.lines() if line.get("name") == "retrieval.test"]  # each line of the log is JSON
-    assert {span["resource"]["attributes"]["service.name"] for span in spans} == {"kb-http"}
+    assert [span["resource"]["attributes"]["service.name"] for span in spans] == ["kb-http"]
 
 
 def test_the_log_of_searches_names_who_asked_and_holds_no_check_of_the_server_itself(tmp_path: Path) -> None:

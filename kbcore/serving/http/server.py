@@ -62,7 +62,7 @@ def _opened(name: str, bases: Bases) -> Json:
     try:
         retriever = bases[name].live().current()
         # What fails at the first question would fail a caller: it is asked here.
-        with asked_by(None):
+        with asked_by(None), telemetry.unobserved():
             retriever.search("is anything there?", 1)
     except KbError as error:
         error.message = f"{name} cannot be served: {error.message}"

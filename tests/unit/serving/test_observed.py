@@ -102,6 +102,12 @@ def test_a_search_over_http_has_a_span(base: KnowledgeBase, spans: Any) -> None:
     assert QUESTION not in span.to_json()
 
 
+def test_a_check_of_health_has_no_span(base: KnowledgeBase, spans: Any) -> None:
+    """Whoever probes /health/ready every second would have a trace of nothing else."""
+    assert Bases([base])["test"].problem() is None
+    assert ours(spans) == []
+
+
 def test_a_search_by_a_tool_is_logged_under_the_name_of_the_client(base: KnowledgeBase) -> None:
     async def work() -> None:
         async with Client(make_server(Bases([base])), client_info=DESK) as client:
