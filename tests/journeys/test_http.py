@@ -105,6 +105,8 @@ def test_health_needs_no_token_and_tells_nothing(server: Server) -> None:
     for path in ("/health/live", "/health/ready"):
         got = server.get(path, token=None)
         assert (got.status_code, got.json()) == (200, {"status": "ok"})
+        head = server.ask("HEAD", path, token=None)
+        assert (head.status_code, head.content) == (200, b"")
 
 
 def test_an_unknown_knowledge_base_release_or_address_is_404(server: Server) -> None:

@@ -34,6 +34,11 @@ async def ready(service: Serving) -> Response:
     return Response(dumps({"status": "ok"}), 200, HEADERS, JSON_TYPE)
 
 
+# Balancers and wget --spider ask by HEAD.
+router.head("/health/live", include_in_schema=False)(live)
+router.head("/health/ready", include_in_schema=False)(ready)
+
+
 @router.get(
     "/metrics",
     response_class=Response,
