@@ -177,8 +177,9 @@ def _unmoved(now: Promotion, planned: Promotion) -> Promotion:
 
 def _as_expected(now: Promotion, expected: int | None) -> Promotion:
     if expected is not None and now.seq != expected:
-        said = f"{now.by} moved first: {now.kind} {now.release} at {now.at}" if now.seq else "nobody has moved yet"
-        raise ReleaseConflictError(
-            f"{said} (record {now.seq}, not {expected})", remedy="look at kb history, then try again"
-        )
+        if expected > now.seq:
+            said = f"there is no record {expected} in the promotion log; the newest is {now.seq}"
+        else:
+            said = f"{now.by} moved first: {now.kind} {now.release} at {now.at} (record {now.seq}, not {expected})"
+        raise ReleaseConflictError(said, remedy="look at kb history, then try again")
     return now

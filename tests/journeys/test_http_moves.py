@@ -83,6 +83,10 @@ def test_who_saw_an_older_state_moves_nothing(server: Server) -> None:
     for act in ("promote", "rollback", "hold"):
         got = server.move(act, {"reason": "x", "expected_seq": before - 1})
         assert (got.status_code, got.json()["error"]) == (409, "ReleaseConflictError"), act
+        assert "moved first" in got.json()["message"]
+        got = server.move(act, {"reason": "x", "expected_seq": before + 9})
+        assert got.status_code == 409
+        assert got.json()["message"] == f"there is no record {before + 9} in the promotion log; the newest is {before}"
     assert server.seq == before
 
 
