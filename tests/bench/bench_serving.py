@@ -44,12 +44,18 @@ def figures(name: str, seconds: Sequence[float], whole: float) -> None:
     )
 
 
-def served(root: Path) -> tuple[subprocess.Popen[str], str]:
+def configured(root: Path) -> Path:
+    """The configuration file of the knowledge base below ``root``."""
     config = root / "kb.toml"
     config.write_text(
         f'[kb]\nname = "bench"\nrepository = "{root}/releases"\n[[sources]]\nname = "docs"\npath = "{root}/docs"\n'
         '[embedder]\nprovider = "hashing"\ndimension = 384\n'
     )
+    return config
+
+
+def served(root: Path) -> tuple[subprocess.Popen[str], str]:
+    config = configured(root)
     process = subprocess.Popen(
         [sys.executable, "-m", "kbcore.cli", "serve", "-c", str(config), "--port", "0", "--waiting", "64"],
         env={**os.environ, "KB_READER_TOKENS": TOKEN},
