@@ -10,7 +10,8 @@ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER), and they alone say 
 OpenTelemetry is imported otherwise.
 
 What a question asks and what answers it is payload: question, ids and texts. It stands on spans only with
-KB_TRACE_PAYLOADS=1, so that without it no exporter can pass it on, whoever configured it. The rest always does: knowledge
+KB_TRACE_PAYLOADS=1, so that without it no exporter can pass it on, whoever configured it; spans that FastAPI and the MCP SDK
+make beside ours are rid of it too where ``start`` made the provider (``kbcore.redaction``). The rest always does: knowledge
 base, release, embedder, mode, k, counts, outcome, latency, the type of an error. Payloads are off by default because a
 question may hold what its asker would not have told a third party, and a trace leaves the machine more easily than a file.
 """
@@ -72,19 +73,29 @@ def start(service: str = "kbcore", environ: Mapping[str, str] = os.environ) -> b
     try:
         from opentelemetry import trace
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export import (
+            BatchSpanProcessor,
+            ConsoleSpanExporter,
+            SimpleSpanProcessor,
+            SpanExporter,
+        )
 
         if isinstance(trace.get_tracer_provider(), TracerProvider):
             return True
+        from kbcore.redaction import StructureAlone
+
+        def safe(exporter: SpanExporter) -> SpanExporter:
+            return exporter if payloads(environ) else StructureAlone(exporter)
+
         provider = TracerProvider(resource=_resource(service))
         if wanted == "otlp":
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-            provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+            provider.add_span_processor(BatchSpanProcessor(safe(OTLPSpanExporter())))
         else:
             # One line each, as the log has them that stands there too.
             console = ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: f"{span.to_json(indent=None)}\n")
-            provider.add_span_processor(SimpleSpanProcessor(console))
+            provider.add_span_processor(SimpleSpanProcessor(safe(console)))
     except ImportError:
         log.warning("the environment asks for spans and no SDK is installed: pip install 'kbcore[telemetry]'")
         return False
@@ -115,6 +126,25 @@ def unobserved() -> Iterator[None]:
         yield
     finally:
         _unobserved.reset(token)
+
+
+@contextmanager
+def within(carrier: Mapping[str, Any]) -> Iterator[None]:
+    """Spans within belong to the caller's trace, where ``carrier``, the headers of a request by lower-case names,
+    names one by ``traceparent`` as the W3C's Trace Context has it. Baggage is not taken."""
+    known = {name: value for name in ("traceparent", "tracestate") if isinstance(value := carrier.get(name), str)}
+    if "traceparent" not in known or not watched():
+        yield
+        return
+    from opentelemetry import context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    # What is malformed names no trace: spans are roots then.
+    token = context.attach(TraceContextTextMapPropagator().extract(known))
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 @contextmanager

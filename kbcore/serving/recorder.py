@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kbcore import telemetry
 from kbcore.serving.failures import internal, response
 from kbcore.serving.logs import log, request_line
 
@@ -37,8 +38,10 @@ class Recorder:
             await send(message)
 
         state = scope.setdefault("state", {})
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            await self.app(scope, receive, sending)
+            with telemetry.within(headers):
+                await self.app(scope, receive, sending)
         except Exception:
             log.exception("a request failed", extra={"fields": {"path": scope["path"][:MAX_PATH]}})
             if not status:

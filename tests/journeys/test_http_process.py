@@ -97,6 +97,25 @@ def test_a_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
     assert [span["resource"]["attributes"]["service.name"] for span in spans] == ["kb-http"]
 
 
+def test_a_search_belongs_to_the_trace_of_its_caller_and_no_span_of_any_library_holds_the_question(
+    tmp_path: Path,
+) -> None:
+    _, config = desk(tmp_path)
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    with Server(config, tokens={**TOKENS, "OTEL_TRACES_EXPORTER": "console"}) as server:
+        server.post("/v1/test/search", {"query": "canary-4711"}, headers={"traceparent": parent})
+        server.get("/v1/test/search?query=canary-4711", headers={"traceparent": parent})
+        server.post("/v1/test/search", {"query": "canary-4711", "k": "canary-4711"}, headers={"traceparent": parent})
+        assert server.get("/health/ready", token=None).status_code == 200
+        server.until(lambda: server.log.read_text().count('"name": "POST /v1') == 2)
+    spans = [line for line in server.lines() if "trace_id" in line.get("context", ())]
+    assert {span["context"]["trace_id"] for span in spans} == {f"0x{parent[3:35]}"}
+    assert f"0x{parent[36:52]}" in {span["parent_id"] for span in spans}
+    assert "canary" not in json.dumps(spans)
+    asked = [span for span in spans if span["name"] == "POST /v1/{kb}/search"]
+    assert [span["attributes"]["http.response.status_code"] for span in asked] == [200, 422]
+
+
 def test_the_log_of_searches_names_who_asked_and_holds_no_check_of_the_server_itself(tmp_path: Path) -> None:
     _, config = desk(tmp_path)
     config.write_text(config.read_text() + f'[search_log]\npath = "{tmp_path}/log"\n')

@@ -209,6 +209,30 @@ def test_an_agents_server_says_to_the_collector_which_one_it_is(tmp_path: Path) 
     assert '"name": "tool.search_test"' in seen.read_text()
 
 
+def test_what_is_asked_stands_on_no_span_of_ours_or_of_the_sdk(tmp_path: Path) -> None:
+    published(tmp_path)
+    seen = tmp_path / "stderr"
+
+    async def work() -> None:
+        asked = over_stdio(tmp_path)
+        asked.env = environment(OTEL_TRACES_EXPORTER="console")
+        with seen.open("w") as log:
+            async with Client(stdio_client(asked, errlog=log)) as client:
+                await client.call_tool("search_test", {"query": "canary-4711"})
+                await client.call_tool("lookup_test", {"key": "canary-4711"})
+                with pytest.raises(MCPError):
+                    await client.read_resource("kb://test/current/canary-4711")
+
+    run(work)
+    spans = [line for line in seen.read_text().splitlines() if '"trace_id"' in line]
+    assert {json.loads(span)["name"] for span in spans} >= {
+        "tools/call search_test",
+        "retrieval.test",
+        "resources/read",
+    }
+    assert not [span for span in spans if "canary" in span]
+
+
 def test_nothing_that_changes_a_knowledge_base_is_a_tool(tmp_path: Path) -> None:
     server = make_server(Bases([published(tmp_path)]))
     tools = anyio.run(server.list_tools)

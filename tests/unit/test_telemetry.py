@@ -224,6 +224,24 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_spans_belong_to_the_trace_that_the_caller_names(base: KnowledgeBase, spans: Any) -> None:
+    with telemetry.within({"traceparent": PARENT, "tracestate": "vendor=1"}):
+        base.retriever().search("gateway")
+    span = only(spans)
+    assert f"{span.context.trace_id:032x}" == PARENT.split("-")[1]
+    assert f"{span.parent.span_id:016x}" == PARENT.split("-")[2]
+
+
+@pytest.mark.parametrize("carrier", [{}, {"traceparent": "00-zz-1-01"}, {"traceparent": 7}, {"tracestate": "a=1"}])
+def test_a_caller_that_names_no_trace_gets_a_root(base: KnowledgeBase, spans: Any, carrier: dict[str, Any]) -> None:
+    with telemetry.within(carrier):
+        base.retriever().search("gateway")
+    assert only(spans).parent is None
+
+
 def kb(config: Path, *arguments: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(

@@ -70,6 +70,14 @@ def routes(service: Service) -> FastAPI:
             status: {"model": answers.Error, "description": description} for status, description in EVERYWHERE.items()
         },
         redirect_slashes=False,
+        # Its spans of requests go around ours. Its metrics and logs are off: those of the server have their own places.
+        telemetry={
+            "auto_configure": False,
+            "exclude": lambda scope: scope["path"] in health.UNOBSERVED,
+            "logs": False,
+            "metrics": False,
+            "operation_spans": False,
+        },
     )
     app.state.service = service
     for part in (searching, looking, moving, health):

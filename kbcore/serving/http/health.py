@@ -13,6 +13,8 @@ from kbcore.serving.http.service import Serving, dumps
 router = APIRouter(tags=["health"])
 OPEN_PATHS = frozenset({"/health/live", "/health/ready"})
 """Answered without a token: they say no more than whether, and which names."""
+UNOBSERVED = OPEN_PATHS | {"/metrics"}
+"""Asked by machines every few seconds: no trace is made of them."""
 
 
 @router.get("/health/live", response_model=answers.HealthAnswer)

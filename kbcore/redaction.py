@@ -1,0 +1,59 @@
+"""What spans of other libraries may say where payloads are off: their structure, and nothing that a caller sent.
+
+FastAPI and the MCP SDK make spans of their own as soon as a tracer provider is there. An address holds the question after
+its `?`, a message of an error quotes what was asked for. Of such spans only attributes that are known to be structure are
+sent; ours, which hold no payload then, go as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import Status
+
+OURS = "kbcore"
+STRUCTURE = frozenset(
+    {
+        "code.function.name", "error.type", "gen_ai.operation.name", "gen_ai.tool.name", "http.request.method",
+        "http.response.status_code", "http.route", "jsonrpc.request.id", "mcp.method.name", "mcp.protocol.version",
+        "network.protocol.name", "network.protocol.version", "rpc.response.status_code", "server.address", "server.port",
+        "url.scheme",
+    }
+)  # fmt: skip
+
+
+class StructureAlone(SpanExporter):
+    """Passes spans on to ``inner``, those of other libraries without payload: no other attributes than ``STRUCTURE``, no
+    events, no links, no description of a status."""
+
+    def __init__(self, inner: SpanExporter) -> None:
+        self._inner = inner
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._inner.export([structure(span) for span in spans])
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
+
+
+def structure(span: ReadableSpan) -> ReadableSpan:
+    """``span`` without payload; one of ours as it is."""
+    if span.instrumentation_scope is not None and span.instrumentation_scope.name == OURS:
+        return span
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes={name: value for name, value in (span.attributes or {}).items() if name in STRUCTURE},
+        kind=span.kind,
+        instrumentation_scope=span.instrumentation_scope,
+        status=Status(span.status.status_code),
+        start_time=span.start_time,
+        end_time=span.end_time,
+    )
