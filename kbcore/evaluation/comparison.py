@@ -118,6 +118,9 @@ def compare(
     names = list(names or new.measures)
     cut = cut or EvidenceCut.from_json(new.cut)
     left, right = judge_alike(names, old, new)
+    # A kept scorecard was asked at the cut of its day; what is shown is held against one cut, as what is answered is.
+    left = [answer.served_at(cut, old.settings["k"]) for answer in left]
+    right = [answer.served_at(cut, new.settings["k"]) for answer in right]
     pairs = list(zip(left, right, strict=True))
     judged = [(a, b) for a, b in pairs if a.measures is not None and b.measures is not None]
     moved = [_moved(a, b) or a.evidence.answered(cut) != b.evidence.answered(cut) for a, b in pairs]

@@ -13,6 +13,7 @@ from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import compare, judge_alike
 from kbcore.evaluation.questions import QuestionSet, select
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.store import evals
 from tests.support import DOCUMENTS
 from tests.unit.evaluation.sets import NAMES, QUESTIONS, SETTINGS, compared, history, questions
@@ -159,3 +160,20 @@ def test_a_renamed_document_is_said_to_be_renamed(tmp_path):
     base = history(tmp_path, {"printers.txt": None, "floors/printers.txt": DOCUMENTS["printers.txt"]})
     releases = Releases(base.repository, "r000001", "r000002")
     assert releases.fate("docs:printers.txt") == releases.standing("docs:floors/printers.txt") == "renamed"
+
+
+def test_what_is_shown_is_held_against_one_cut_whenever_the_scorecards_were_made(base, asked):
+    old, new = (
+        runner.card_of(base.repository, name, asked, base.catalog, SETTINGS, names=NAMES)
+        for name in ("r000001", "r000003")
+    )
+    # As the newer release was asked after a calibration by which nothing is shown for one of the questions.
+    later = [replace(answer, served=0, outcome="no_match") if answer.id == "vpn" else answer for answer in new.answers]
+    kept = replace(new, answers=tuple(later))
+    cut = EvidenceCut.from_json(new.cut)
+    releases = Releases(base.repository, "r000001", "r000003")
+    assert compare(old, kept, releases, cut=cut, names=NAMES).changed == compare(old, new, releases, cut=cut).changed
+    nothing = replace(cut, share=1.01, no_match_share=1.01)
+    found = compare(old, new, releases, cut=nothing, names=NAMES).changed
+    assert found
+    assert not any(entry.old_served or entry.new_served for entry in found)
