@@ -109,6 +109,8 @@ def lookup(
             [[match["kind"], match["doc_id"], match["chunks"]] for match in result.evidence["matches"]],
         )
         _print_hits(result)
+    elif result.evidence.get("known"):
+        say(f"{result.release}: {key} is known, and " + ("the filter leaves none of it" if where else "has no text"))
     else:
         near = result.evidence.get("near")
         say(f"{result.release}: {key} is not known" + (f"; known: {', '.join(near)}" if near else ""))

@@ -255,7 +255,8 @@ class Retriever:
 
         Hits are the first ``k`` chunks of the documents by kind of name, or all that hold the code; ``score_kind`` is
         ``key``, and no score tells one from another. A key that is not known gives ``no_match``, with ``known`` False and
-        those that are spelled nearly like it in the evidence. Raises as ``search`` does.
+        those that are spelled nearly like it in the evidence; one of which the filter leaves nothing gives it with ``known``
+        True. Raises as ``search`` does.
         """
         started = time.perf_counter()
         request = self.request(key, k, where=where)
@@ -273,7 +274,10 @@ class Retriever:
         found = self._by_key(snapshot, request, [])
         if found is not None:
             return found
-        return self._nothing(request, "no_match", {"key": key, "known": False, "near": self.keys(snapshot).near(key)})
+        index = self.keys(snapshot)
+        if index.find(key):  # and the filter leaves it out, or there is no text in it
+            return self._nothing(request, "no_match", {"key": key, "known": True, "near": []})
+        return self._nothing(request, "no_match", {"key": key, "known": False, "near": index.near(key)})
 
     def _nothing(self, request: Request, outcome: Outcome, evidence: Json) -> SearchResult:
         return SearchResult(self.release, request.query, request.mode, outcome, "none", (), evidence)
