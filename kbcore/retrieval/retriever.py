@@ -15,6 +15,7 @@ import numpy as np
 from kbcore import telemetry
 from kbcore.arrays import Vectors
 from kbcore.clock import age_days
+from kbcore.embedding.batches import batches
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
@@ -138,12 +139,25 @@ class Retriever:
     def search_many(
         self, queries: Sequence[str], k: int | None = None, **options: Unpack[Options]
     ) -> list[SearchResult]:
-        """The same for many questions, in their order: they are embedded in one call, and all see the same documents."""
+        """The same for many questions, in their order: they are embedded in batches, each once, and all see the same
+        documents. UsageError, before any is asked, where one of them cannot be."""
+        if isinstance(queries, str):
+            raise UsageError("many questions are a list of texts, not one text", remedy="ask one with search")
         requests = [self.request(query, k, **options) for query in queries]
         asked = list(dict.fromkeys(r.query for r in requests if r.mode != "keyword" and r.query.strip()))
         snapshot = self.current_snapshot()
-        vectors = dict(zip(asked, self.embedder.embed_queries(asked))) if asked and snapshot.rows else {}
+        vectors = self._vectors(asked) if asked and snapshot.rows else {}
         return [self.answer(request, snapshot=snapshot, vector=vectors.get(request.query)) for request in requests]
+
+    def _vectors(self, queries: Sequence[str]) -> dict[str, Vectors]:
+        embedder = self.embedder
+        # Padded to the longest of a batch: beside one long question hundreds of short ones would take gigabytes.
+        lengths = [min(embedder.count_tokens(query), embedder.max_tokens) for query in queries]
+        found: dict[str, Vectors] = {}
+        for group in batches(lengths):
+            texts = [queries[place] for place in group]
+            found |= zip(texts, embedder.embed_queries(texts))
+        return found
 
     async def asearch(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
         """``search`` in a thread of its own: the event loop goes on meanwhile."""
