@@ -16,6 +16,7 @@ from kbcore.retrieval.explaining import Explanation, explain
 from kbcore.retrieval.request import Request
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.snapshot import Snapshot
+from kbcore.search_log import asked_by
 from kbcore.store.inventory import Inventory
 from kbcore.tokenization import query_terms, tokens
 from kbcore.types import Json, SearchResult
@@ -260,7 +261,8 @@ class _Walk:
     def _context(self) -> Step:
         """Of the same hits, unless they are to be joined for a context anyway."""
         joined = replace(self.request, merge=True, fold=True)
-        result = self.retriever.answer(joined, snapshot=self.snapshot)
+        with asked_by(None):  # as explain does: whoever diagnoses is no consumer of the release
+            result = self.retriever.answer(joined, snapshot=self.snapshot)
         packed = self.retriever.pack(result, self.max_tokens)
         mine = self._cited(result)
         inside = [passage for passage in packed.passages if passage.citation in mine]
