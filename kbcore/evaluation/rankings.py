@@ -153,13 +153,17 @@ def compare_rankings(
         )
         for name in names
     ]
-    served = default_depth(settings.k, settings.fusion) if settings.mode == "hybrid" else None
+    # What is reranked is what a search for k reranks: a wider window would give other hits than those that are served.
+    window = settings.window(settings.k)
+    served = max(default_depth(settings.k, settings.fusion), window) if settings.mode == "hybrid" else None
     reach = max(default_depth(settings.k, "minmax"), CHUNKS_A_DOCUMENT * depth)
     found: list[ComparedQuestion] = []
     for done, question in enumerate(asked):
         if progress:
             progress("ask", done, len(asked))
-        old, new = (retriever.search(question.question, reach, depth=served) for retriever in retrievers)
+        old, new = (
+            retriever.search(question.question, reach, depth=served, rerank=window) for retriever in retrievers
+        )
         found.append(_compared(question, old, new, releases, settings.k, depth))
     if progress:
         progress("ask", len(asked), len(asked))
