@@ -161,9 +161,7 @@ def compare_rankings(
     for done, question in enumerate(asked):
         if progress:
             progress("ask", done, len(asked))
-        old, new = (
-            retriever.search(question.question, reach, depth=served, rerank=window) for retriever in retrievers
-        )
+        old, new = (retriever.search(question.question, reach, depth=served, rerank=window) for retriever in retrievers)
         found.append(_compared(question, old, new, releases, settings.k, depth))
     if progress:
         progress("ask", len(asked), len(asked))
