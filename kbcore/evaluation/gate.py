@@ -226,7 +226,7 @@ class _Gate:
             try:
                 old = runner.card_of(
                     self.repository, manifest.release, questions, self.catalog, settings, names=names, run=self.run,
-                    embedder=embedders.of(manifest.release, settings.mode), progress=self.progress,
+                    embedders=embedders, progress=self.progress,
                 )  # fmt: skip
             except KbError:
                 continue  # it may have expired, or its embedder is gone: that is no reason against this one

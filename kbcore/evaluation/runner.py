@@ -147,17 +147,20 @@ def card_of(
     names: Sequence[str],
     baseline: str | None = None,
     run: Run | None = None,
-    embedder: Embedder | None = None,
+    embedders: Embedders | None = None,
     progress: Progress | None = None,
 ) -> Scorecard:
-    """The scorecard that is kept of this release, set and search; evaluated now, and kept, where there is none."""
+    """The scorecard that is kept of this release, set and search; evaluated now, and kept, where there is none.
+
+    Only then an embedder is made (by ``embedders``, or by ``catalog``): a kept one needs none, though it be gone by now."""
     known = kept(repository, release, questions, settings, names)
     if known is not None:
         return known
     run = run or repository.begin()
     card = evaluate(
         repository, release, questions, catalog, settings,
-        names=names, baseline=baseline, run=run, embedder=embedder, progress=progress,
+        names=names, baseline=baseline, run=run,
+        embedder=embedders.of(release, settings.mode) if embedders else None, progress=progress,
     )  # fmt: skip
     keep(repository, card, run)
     return card

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kbcore.errors import EvaluationError
+from kbcore.embedding.catalog import Catalog
+from kbcore.errors import EmbedderUnavailableError, EvaluationError
 from kbcore.evaluation import runner, wording
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import compare, judge_alike
+from kbcore.evaluation.pairing import compare_releases
 from kbcore.evaluation.questions import QuestionSet, select
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.evidence import EvidenceCut
@@ -177,3 +179,22 @@ def test_what_is_shown_is_held_against_one_cut_whenever_the_scorecards_were_made
     found = compare(old, new, releases, cut=nothing, names=NAMES).changed
     assert found
     assert not any(entry.old_served or entry.new_served for entry in found)
+
+
+def test_kept_scorecards_are_compared_though_the_embedder_is_gone(tmp_path, asked, monkeypatch):
+    base = history(tmp_path, {"rival.md": RIVAL})
+    settings = replace(SETTINGS, mode="vector")
+
+    def pair():
+        found, _ = compare_releases(
+            base.repository, base.catalog, "r000001", "r000002", asked, settings, names=list(NAMES)
+        )
+        return found
+
+    before = pair()
+
+    def gone(*_, **__):
+        raise EmbedderUnavailableError("the model is not on this machine")
+
+    monkeypatch.setattr(Catalog, "find", gone)
+    assert pair() == before
