@@ -198,3 +198,17 @@ def test_kept_scorecards_are_compared_though_the_embedder_is_gone(tmp_path, aske
 
     monkeypatch.setattr(Catalog, "find", gone)
     assert pair() == before
+
+
+def test_an_answer_that_is_shown_no_more_is_a_change_though_every_measure_is_the_same(base, asked):
+    card = runner.card_of(base.repository, "r000001", asked, base.catalog, SETTINGS, names=NAMES)
+    deep = replace(card, settings={**card.settings, "k": 1})
+    first = next(answer for answer in card.answers if answer.id == "vpn")
+    rival = replace(first.hits[0], doc_id="docs:printers.txt")
+    answers = [replace(answer, hits=(rival, *answer.hits)) if answer.id == "vpn" else answer for answer in card.answers]
+    wide, narrow = replace(card, answers=tuple(answers)), replace(deep, answers=tuple(answers))
+    (entry,) = compare(wide, narrow, Releases(base.repository, "r000001", "r000001"), names=NAMES).changed
+    assert (entry.id, entry.kind, entry.old, entry.old_served, entry.new_served) == (
+        "vpn", "moved", entry.new, True, False,
+    )  # fmt: skip
+    assert wording.question_said(entry, "nDCG@10").endswith("the answer is not shown any more")

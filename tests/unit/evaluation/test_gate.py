@@ -193,6 +193,19 @@ def test_a_canary_that_is_lost_stops_the_release_however_large_the_bounds(tmp_pa
     assert "anvil 'anvil?' is not found any more: docs:anvil.md is not in r000003" in (report.not_promoted or "")
 
 
+def test_a_canary_that_is_served_no_more_stops_the_release_though_no_measure_looks_so_deep(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, questions(tags={"anvil": ["canary"]}), drop={"Success@1": 1.0})
+    rivals = {f"anvils-{n}.md": f"# Anvil anvil anvil\n\nAnvil, anvil and anvil {n}.\n" for n in range(6)}
+    write(tmp_path / "docs", dict(list(rivals.items())[:1]))
+    assert verdict(refreshed(kb.base)) == "pass"
+    write(tmp_path / "docs", rivals)
+    report = refreshed(kb.base)
+    assert report.gate is not None
+    assert report.gate["measures"]["Success@1"]["losses"] == 0
+    assert verdict(report) == "fail"
+    assert "anvil 'anvil?' is not found any more: outranked by" in (report.not_promoted or "")
+
+
 def test_a_canary_that_falls_and_is_still_served_stops_nothing(tmp_path: Path) -> None:
     kb = Kb(tmp_path, questions(tags={"anvil": ["canary"]}), drop={"Success@1": 1.0})
     write(tmp_path / "docs", {"anvils.md": "# Anvil anvil anvil\n\nAnvil, anvil and anvil.\n"})
