@@ -10,7 +10,7 @@ from pathlib import Path
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import EvaluationSetError
 from kbcore.evaluation.causes import Releases
-from kbcore.evaluation.runner import CHUNKS_A_DOCUMENT, Embedders
+from kbcore.evaluation.runner import CHUNKS_A_DOCUMENT, Embedders, reranking
 from kbcore.fingerprint import text_sha256
 from kbcore.retrieval.request import default_depth
 from kbcore.retrieval.retriever import Retriever
@@ -177,6 +177,7 @@ def compare_rankings(
             "fusion": settings.fusion if settings.mode == "hybrid" else None,
             "alpha": settings.alpha if settings.mode == "hybrid" and settings.fusion == "minmax" else None,
             "k": settings.k,
+            **reranking(settings),
         },
         depth=depth,
         overlap=sum(entry.overlap for entry in found) / count,

@@ -45,10 +45,15 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
         "depth": max(default_depth(settings.k, settings.fusion), window) if hybrid else None,
         "bm25": None if settings.mode == "vector" else {"idf": settings.idf, "k1": settings.k1, "b": settings.b},
     }
-    if settings.reranker is not None:
-        model = settings.reranker.fingerprint["model"]
-        asked["reranker"] = {"id": settings.reranker.reranker_id, "model": model, "depth": window}
-    return asked
+    return asked | reranking(settings)
+
+
+def reranking(settings: RetrievalSettings) -> Json:
+    """The entry ``reranker`` of these settings: which one orders how many chunks anew; nothing where there is none."""
+    if settings.reranker is None:
+        return {}
+    model = settings.reranker.fingerprint["model"]
+    return {"reranker": {"id": settings.reranker.reranker_id, "model": model, "depth": settings.window(settings.k)}}
 
 
 def evaluate(

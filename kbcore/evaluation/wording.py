@@ -48,7 +48,9 @@ def searched(settings: Json) -> str:
     """How was searched."""
     fusion = f", {settings['fusion']}" if settings["fusion"] else ""
     alpha = f" {settings['alpha']}" if settings["alpha"] is not None else ""
-    return f"{settings['mode']}{fusion}{alpha}, k = {settings['k']}"
+    reranker = settings.get("reranker")
+    reranked = f", the first {reranker['depth']} reranked by {reranker['model']}" if reranker else ""
+    return f"{settings['mode']}{fusion}{alpha}, k = {settings['k']}{reranked}"
 
 
 def cut_said(cut: Json) -> str:

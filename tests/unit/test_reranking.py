@@ -14,6 +14,7 @@ from kbcore.errors import EmbeddingFailedError, RerankerUnavailableError, UsageE
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.rankings import Asked, compare_rankings
 from kbcore.evaluation.runner import search_settings
+from kbcore.evaluation.wording import searched
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.explaining import explain
 from kbcore.retrieval.retriever import Retriever
@@ -127,7 +128,10 @@ def test_scorecards_name_the_reranker_and_are_kept_apart_by_it(base: KnowledgeBa
     assert named["reranker"] == {"id": settings.reranker.reranker_id, "model": "overlap", "depth": 20}
     other = make_reranker(RerankerSpec(path=str(write_cross_encoder(tmp_path / "overlap", WORDS, sign=-1))))
     assert other.reranker_id != settings.reranker.reranker_id
-    assert "reranker" not in search_settings(replace(settings, reranker=None), ["nDCG@10"])
+    assert searched(named).endswith(", k = 5, the first 20 reranked by overlap")
+    without = search_settings(replace(settings, reranker=None), ["nDCG@10"])
+    assert "reranker" not in without
+    assert searched(without).endswith(", k = 5")
 
 
 def test_rankings_are_compared_by_the_hits_that_a_search_serves(base: KnowledgeBase) -> None:
@@ -137,6 +141,7 @@ def test_rankings_are_compared_by_the_hits_that_a_search_serves(base: KnowledgeB
     found = compare_rankings(sides, [Asked("q", QUESTION)], base.catalog, settings, file="asked")
     served = [(hit.doc_id, hit.start, hit.score) for hit in retriever.search(QUESTION).hits]
     assert [(hit.doc_id, hit.start, hit.score) for hit in found.questions[0].new_hits] == served
+    assert searched(found.settings).endswith(", k = 2, the first 2 reranked by overlap")
 
 
 def test_without_a_setting_there_is_none(tmp_path: Path) -> None:
