@@ -86,6 +86,13 @@ def test_with_payloads_question_and_ids_are_kept_and_a_hostile_one_is_one_line(t
     assert questions_of(tmp_path / "log", "test").questions[0].question == HOSTILE
 
 
+def test_blank_questions_of_whatever_blanks_are_none_to_compare(tmp_path: Path) -> None:
+    retriever = made(tmp_path, payloads=True).retriever()
+    for question in ("", " ", "\t\n", "\u00a0\u2003", "gateway"):
+        retriever.search(question)
+    assert [entry.question for entry in questions_of(tmp_path / "log", "test", most=1).questions] == ["gateway"]
+
+
 def test_the_log_is_its_owners_alone(tmp_path: Path) -> None:
     SearchLog(tmp_path / "log").wrote("kb", result(), 5, 0.1)
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o700
