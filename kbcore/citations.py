@@ -14,7 +14,8 @@ from kbcore.types import Json
 
 State = Literal["ok", "other release", "no release", "expired", "no document", "no chunk", "unreadable"]
 MAX_CITATIONS = 1_000
-_CITATION = re.compile(r"\[(r\d{6,9}) ([^\n]+?)#c(\d{1,9})(?:-(\d{1,9}))?\]")
+# The name of a document may hold brackets, but where another citation begins, the one before has ended.
+_CITATION = re.compile(r"\[(r\d{6,9}) ((?:(?!\[r\d{6,9} )[^\n])+?)#c(\d{1,9})(?:-(\d{1,9}))?\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ The same in one line, for command lines and addresses: ``source=handbook``, ``me
 Fields: doc_id, source, uri, title, media_type, language (what the document says, else what its text looks like: ``de``),
 modified_at, fetched_at, and ``metadata.<key>`` (dots lead into
 nested metadata). A document that lacks a field meets no comparison of it but ``ne`` and ``{"exists": false}``; of a list in
-the metadata one element that matches is enough (with ``ne``: none may be equal).
+the metadata one element that matches is enough (with ``ne``: none may be equal). A date without a time is its whole day in
+UTC: ``modified_at=2026-01-31`` is some time of it, ``modified_at<=2026-01-31`` until its end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import re
@@ -64,6 +66,8 @@ def read_filter(given: Filter | Mapping[str, Any] | str | Sequence[str] | None) 
         body: Mapping[str, Any] = given
     elif isinstance(given, str):
         body = _line(given)
+    elif not isinstance(given, Sequence) or not all(isinstance(line, str) for line in given):
+        raise UsageError(f"{_shown(given)} is not a filter", remedy=f'{FORM}; several are joined by {{"all": [...]}}')
     else:
         lines = [_line(line) for line in given]
         body = lines[0] if len(lines) == 1 else {"all": lines}
@@ -177,25 +181,31 @@ def _comparison(field: str, operator: str, wanted: object, where: str) -> Callab
         if not isinstance(wanted, bool):
             raise UsageError(f"filter{where}.exists is true or false, not {_shown(wanted)}")
         return lambda values: bool(values) is wanted
+    # A document's time is as long as what it is held against: a day is met by every time of it.
+    shown: Callable[[Any, Any], Any] = (lambda value, one: value[: len(one)]) if field in TIMES else _as_it_is
     if operator == "in":
         if not isinstance(wanted, list | tuple) or not wanted:
             raise UsageError(f"filter{where}: a list of values is needed, not {_shown(wanted)}")
         if len(wanted) > MAX_VALUES:
             raise UsageError(f"filter{where}: at most {MAX_VALUES:,} values are compared, not {len(wanted):,}")
         several = [_value(field, value, where) for value in wanted]
-        return lambda values: any(_equal(value, one) for value in values for one in several)
+        return lambda values: any(_equal(shown(value, one), one) for value in values for one in several)
     one = _value(field, wanted, where)
     if operator == "eq":
-        return lambda values: any(_equal(value, one) for value in values)
+        return lambda values: any(_equal(shown(value, one), one) for value in values)
     if operator == "ne":
-        return lambda values: not any(_equal(value, one) for value in values)
+        return lambda values: not any(_equal(shown(value, one), one) for value in values)
     if operator == "prefix":
         if not isinstance(one, str):
             raise UsageError(f"filter{where}.prefix is a text, not {_shown(wanted)}")
         return lambda values: any(isinstance(value, str) and value.startswith(one) for value in values)
     if isinstance(one, bool):
         raise UsageError(f"filter{where}: {_shown(wanted)} is not more or less than anything")
-    return lambda values: any(_ordered(operator, value, one) for value in values)
+    return lambda values: any(_ordered(operator, shown(value, one), one) for value in values)
+
+
+def _as_it_is(value: Any, _: Any) -> Any:
+    return value
 
 
 def _value(field: str, value: object, where: str) -> Scalar:
@@ -214,6 +224,8 @@ def _value(field: str, value: object, where: str) -> Scalar:
 
 def _time(text: str, where: str) -> str:
     """A date, or a time with its zone, as documents carry it: ISO 8601 in UTC with a trailing Z."""
+    with contextlib.suppress(ValueError):
+        return datetime.date.fromisoformat(text).isoformat()
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:

@@ -19,7 +19,12 @@ MARKS = {True: "ok", False: "LOST", None: "note"}
 @guarded
 def diagnose(
     query: Annotated[str, typer.Argument(help="The question.")],
-    expect: Annotated[str, typer.Option("--expect", "-e", help="The document that answers it (id or URI). Required.")],
+    expect: Annotated[
+        str,
+        typer.Option(
+            "--expect", "-e", help="The document that answers it (id or URI; #c3 after it: one chunk). Required."
+        ),
+    ],
     k: Annotated[int | None, typer.Option("-k", help="How many chunks at most.")] = None,
     mode: Annotated[SearchMode | None, typer.Option(help="vector, keyword or hybrid.")] = None,
     fusion: Annotated[FusionName | None, typer.Option(help="How hybrid joins the two lists.")] = None,

@@ -96,7 +96,7 @@ def cite(
     repository = open_repository(config).repository
     try:
         text = sys.stdin.read() if answer is None or str(answer) == "-" else answer.read_text(encoding="utf-8")
-    except (FileNotFoundError, UnicodeDecodeError) as error:
+    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
         raise UsageError(f"{answer} cannot be read: {error}", remedy="name a text file in UTF-8") from None
     found = check_citations(repository, text, repository.resolve(release) if release else None)
     if as_json:

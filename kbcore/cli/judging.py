@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kbcore.evaluation.scorecard import Scorecard
     from kbcore.knowledge_base import KnowledgeBase
     from kbcore.retrieval.settings import RetrievalSettings
+    from kbcore.store.manifest import Manifest
+    from kbcore.store.repository import Repository
 
 app = typer.Typer()
 
@@ -70,7 +72,7 @@ def evaluate(
     name = repository.resolve(release)
     manifest = repository.manifest(name)
     questions = select(base.questions(evalset), tag or [])
-    before = repository.resolve(baseline) if baseline else manifest.parent
+    before = repository.resolve(baseline) if baseline else _parent(repository, manifest)
     run = repository.begin()
     with progress(as_json) as show:
         card = runner.evaluate(
@@ -82,6 +84,8 @@ def evaluate(
         emit({**record, "answers": [answer.to_json() for answer in card.answers]})
     else:
         _print_card(card, base, config)
+        if before is None and manifest.parent is not None:
+            say(f"{manifest.parent} does not read any more: what changed since it is not told apart")
 
 
 @app.command()
@@ -108,6 +112,17 @@ def gate(
         raise typer.Exit(INVALID)
     if not found.passes:
         raise typer.Exit(POLICY)
+
+
+def _parent(repository: Repository, manifest: Manifest) -> str | None:
+    """The parent of a release where it reads; a damaged one is no reason not to measure what readers have."""
+    from kbcore.errors import KbError
+    from kbcore.store.inventory import Inventory
+
+    try:
+        return Inventory(repository, manifest.parent).release if manifest.parent is not None else None
+    except KbError:
+        return None
 
 
 def search_settings(

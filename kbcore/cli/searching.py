@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,6 +110,8 @@ def lookup(
             [[match["kind"], match["doc_id"], match["chunks"]] for match in result.evidence["matches"]],
         )
         _print_hits(result)
+    elif result.evidence.get("known"):
+        say(f"{result.release}: {key} is known, and " + ("the filter leaves none of it" if where else "has no text"))
     else:
         near = result.evidence.get("near")
         say(f"{result.release}: {key} is not known" + (f"; known: {', '.join(near)}" if near else ""))
@@ -118,17 +121,23 @@ def _print_result(result: SearchResult) -> None:
     head = f"{result.release}, {result.mode}" + (f", ordered by {result.score_kind}" if result.hits else "")
     words = "the question is blank" if result.evidence.get("blank_query") else WORDS[result.outcome]
     say(f"{head}: {words}" if words else head)
+    for note in _notes(result):
+        say(note)
+    _print_hits(result)
+
+
+def _notes(result: SearchResult) -> Iterator[str]:
+    """What is to be known of an answer beside its hits."""
     if not_shown := result.evidence.get("not_shown"):
         said = f"{not_shown} nearest chunks are too far from the question to be shown"
         best = result.evidence["best_cosine"]
-        say(said if best is None else f"{said} (best cosine {best:.3f})")
+        yield said if best is None else f"{said} (best cosine {best:.3f})"
     if unknown := result.evidence.get("unknown_codes"):
-        say(f"not known here: {', '.join(unknown)}")
+        yield f"not known here: {', '.join(unknown)}"
     if chosen := result.evidence.get("filter"):
-        say(f"the filter leaves {chosen['documents']} documents, {chosen['rows']} chunks")
+        yield f"the filter leaves {chosen['documents']} documents, {chosen['rows']} chunks"
     if result.evidence.get("query_truncated"):
-        say("the question is longer than the embedder reads; its end counts in keyword search only")
-    _print_hits(result)
+        yield "the question is longer than the embedder reads; its end counts in keyword search only"
 
 
 def _print_hits(result: SearchResult) -> None:
@@ -167,10 +176,12 @@ def _figures(hit: Hit) -> str:
 def _print_against(left: SearchResult, right: SearchResult) -> None:
     """Both orders in one table: what is in both, what changed its text (old and new around the first difference), what
     is in one alone."""
-    say(f"{left.release} against {right.release}, {left.mode}, ordered by {left.score_kind}")
+    kinds = dict.fromkeys(result.score_kind for result in (left, right) if result.hits)
+    order = f", ordered by {' and '.join(kinds)}" if kinds else ""
+    say(f"{left.release} against {right.release}, {left.mode}{order}")
     for result in (left, right):
-        if WORDS[result.outcome]:
-            say(f"{result.release}: {WORDS[result.outcome]}")
+        for said in filter(None, (WORDS[result.outcome], *_notes(result))):
+            say(f"{result.release}: {said}")
     ranks = {(hit.doc_id, hit.text): rank for rank, hit in enumerate(right.hits, start=1)}
     same = {key: ranks[key] for hit in left.hits if (key := (hit.doc_id, hit.text)) in ranks}
     # A text that is in one release alone, paired with the nearest one of the same document in the other.

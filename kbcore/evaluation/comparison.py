@@ -33,8 +33,9 @@ class ChangedHit:
 
 @dataclass(frozen=True, slots=True)
 class ChangedQuestion:
-    """A question of which a measure, or whether it is answered, changed. ``kind``: lost (the first measure fell), won (it
-    rose), moved (others alone changed). ``old_served``: whether one of the hits that a search shows is judged to answer."""
+    """A question of which a measure, whether it is answered, or whether its answer is shown changed. ``kind``: lost (the
+    first measure fell), won (it rose), moved (others alone changed). ``old_served``: whether one of the hits that a search
+    shows is judged to answer."""
 
     id: str
     question: str
@@ -118,9 +119,14 @@ def compare(
     names = list(names or new.measures)
     cut = cut or EvidenceCut.from_json(new.cut)
     left, right = judge_alike(names, old, new)
+    # A kept scorecard was asked at the cut of its day; what is shown is held against one cut, as what is answered is.
+    left = [answer.served_at(cut, old.settings["k"]) for answer in left]
+    right = [answer.served_at(cut, new.settings["k"]) for answer in right]
     pairs = list(zip(left, right, strict=True))
     judged = [(a, b) for a, b in pairs if a.measures is not None and b.measures is not None]
-    moved = [_moved(a, b) or a.evidence.answered(cut) != b.evidence.answered(cut) for a, b in pairs]
+    moved = [
+        _moved(a, b) or a.evidence.answered(cut) != b.evidence.answered(cut) or a.finds != b.finds for a, b in pairs
+    ]
     changed = [_changed(a, b, names, releases, cut) for (a, b), differs in zip(pairs, moved) if differs]
     order = {"lost": 0, "won": 1, "moved": 2}
     changed.sort(key=lambda entry: (order[entry.kind], _difference(entry, names[0]), entry.id))

@@ -27,6 +27,7 @@ from kbcore.evaluation.pairing import cards_of
 from kbcore.evaluation.questions import QuestionSet, load_questions
 from kbcore.evaluation.scorecard import Scorecard
 from kbcore.fingerprint import canonical, sha256
+from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.statistics import Paired, paired
 from kbcore.store import envelope, evals
@@ -76,7 +77,8 @@ def judge(
 ) -> Judgement:
     """Judge ``manifest`` against the current release and write the record down, beside the scorecards it rests on.
 
-    A candidate that was judged before on the same set, bounds and baseline is not asked again, unless that was invalid.
+    A candidate that was judged before on the same set, bounds, cut and baseline is not asked again, unless that was
+    invalid.
     """
     return _Gate(repository, config, manifest, catalog, run, approved_removals, progress).judge()
 
@@ -148,8 +150,12 @@ class _Gate:
 
     def _settings(self) -> RetrievalSettings:
         """As users are served, at the cut that readers of the current release have."""
-        seen = self.baseline or self.manifest
-        return RetrievalSettings.of(self.config, calibration.cut_of(self.repository, seen, self.config.retrieval.mode))
+        return RetrievalSettings.of(self.config, self._cut)
+
+    @cached_property
+    def _cut(self) -> EvidenceCut:
+        """The one that is in force when judging begins: what is evaluated on the way may calibrate another."""
+        return calibration.cut_of(self.repository, self.baseline or self.manifest, self.config.retrieval.mode)
 
     def _evaluate(self, questions: QuestionSet, names: Sequence[str]) -> tuple[Scorecard, Comparison | None]:
         settings = self._settings()
@@ -192,7 +198,10 @@ class _Gate:
         found: list[Manifest] = []
         seen = {self.manifest.release, self.baseline.release if self.baseline else None}
         for seq in range(state.seq, 0, -1):
-            record = self.repository.promotion(seq)
+            try:
+                record = self.repository.promotion(seq)
+            except KbError:
+                break  # whether somebody decided there, or before, is not told any more
             if record.kind != "promote" or record.release is None or record.release not in state.stack:
                 continue
             if record.release not in seen:
@@ -213,11 +222,11 @@ class _Gate:
         embedders = runner.Embedders(self.repository, self.catalog)
         drops = {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
         best: dict[str, tuple[str, Paired]] = {}
-        for manifest in self._earlier:
+        for manifest in self._earlier if drops else ():
             try:
                 old = runner.card_of(
                     self.repository, manifest.release, questions, self.catalog, settings, names=names, run=self.run,
-                    embedder=embedders.of(manifest.release, settings.mode), progress=self.progress,
+                    embedders=embedders, progress=self.progress,
                 )  # fmt: skip
             except KbError:
                 continue  # it may have expired, or its embedder is gone: that is no reason against this one
@@ -242,6 +251,7 @@ class _Gate:
             "retrieval": self.config.retrieval.model_dump(mode="json"),
             "baseline": self.baseline.digest if self.baseline else None,
             "earlier": [manifest.digest for manifest in self._earlier] if questions else [],
+            "cut": {**self._cut.to_json(), "origin": None} if questions else None,
             "candidate": self.manifest.digest,
             "approved_removals": self.approved_removals,
             "erased": runner.erased_digest(self.repository),

@@ -15,7 +15,8 @@ def questions_of(log: str | Path, kb: str, *, release: str | None = None, most: 
 
     Ids are of the question's text, so that two sets pair. EvaluationSetError where the log holds none.
     """
-    asked = lineage.questions(log, kb, release)[:most]
+    # A question of tabs and line ends alone was answered with nothing, and is none that could be compared.
+    asked = [entry for entry in lineage.questions(log, kb, release) if entry[0].strip()][:most]
     if not asked:
         raise EvaluationSetError(
             f"the search log {log} holds no question asked of {kb}" + (f" at {release}" if release else ""),

@@ -37,7 +37,7 @@ def cards_of(
     return [
         runner.card_of(
             repository, release, questions, catalog, settings, names=names, baseline=baseline, run=run,
-            embedder=embedders.of(release, settings.mode), progress=progress,
+            embedders=embedders, progress=progress,
         )
         for release in releases
     ]  # fmt: skip

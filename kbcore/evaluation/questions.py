@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kbcore.errors import EvaluationSetError, UsageError
 from kbcore.fingerprint import canonical, sha256
+from kbcore.retrieval.request import MAX_QUERY_CHARACTERS
 from kbcore.types import Json
 
 MAX_PROBLEMS = 20
 LINE_ENDS = r"\r\n|\r|\n"
+SHAPES = {"tuple_type": "a list in brackets", "model_type": "an object in braces", "string_type": "a text"}
 
 
 class Expected(BaseModel):
@@ -38,6 +40,10 @@ class Expected(BaseModel):
     def _named(self) -> Expected:
         if (self.doc_id is None) == (self.uri is None):
             raise ValueError("a judgment names its document by doc_id or by uri: one of them")
+        if not self.name.strip():
+            raise ValueError("the name of the document is blank")
+        if self.quote is not None and not self.quote.strip():
+            raise ValueError("the quote is blank")
         return self
 
     @property
@@ -65,6 +71,8 @@ class Question(BaseModel):
     def _asks(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("the question is blank")
+        if len(value) > MAX_QUERY_CHARACTERS:
+            raise ValueError(f"it has {len(value):,} characters; at most {MAX_QUERY_CHARACTERS:,} are searched")
         return value
 
     @model_validator(mode="after")
@@ -206,5 +214,7 @@ def _said(error: object) -> str:
         return f"unknown key {where!r}"
     if error["type"] == "missing":
         return f"{where} is missing"
+    if error["type"] in SHAPES:
+        return f"{where}: is not {SHAPES[error['type']]}"
     said = str(error["msg"]).removeprefix("Value error, ")
     return f"{where}: {said}" if where else said

@@ -10,7 +10,7 @@ from pathlib import Path
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import EvaluationSetError
 from kbcore.evaluation.causes import Releases
-from kbcore.evaluation.runner import CHUNKS_A_DOCUMENT, Embedders
+from kbcore.evaluation.runner import CHUNKS_A_DOCUMENT, Embedders, reranking
 from kbcore.fingerprint import text_sha256
 from kbcore.retrieval.request import default_depth
 from kbcore.retrieval.retriever import Retriever
@@ -153,13 +153,15 @@ def compare_rankings(
         )
         for name in names
     ]
-    served = default_depth(settings.k, settings.fusion) if settings.mode == "hybrid" else None
+    # What is reranked is what a search for k reranks: a wider window would give other hits than those that are served.
+    window = settings.window(settings.k)
+    served = max(default_depth(settings.k, settings.fusion), window) if settings.mode == "hybrid" else None
     reach = max(default_depth(settings.k, "minmax"), CHUNKS_A_DOCUMENT * depth)
     found: list[ComparedQuestion] = []
     for done, question in enumerate(asked):
         if progress:
             progress("ask", done, len(asked))
-        old, new = (retriever.search(question.question, reach, depth=served) for retriever in retrievers)
+        old, new = (retriever.search(question.question, reach, depth=served, rerank=window) for retriever in retrievers)
         found.append(_compared(question, old, new, releases, settings.k, depth))
     if progress:
         progress("ask", len(asked), len(asked))
@@ -175,6 +177,7 @@ def compare_rankings(
             "fusion": settings.fusion if settings.mode == "hybrid" else None,
             "alpha": settings.alpha if settings.mode == "hybrid" and settings.fusion == "minmax" else None,
             "k": settings.k,
+            **reranking(settings),
         },
         depth=depth,
         overlap=sum(entry.overlap for entry in found) / count,

@@ -45,10 +45,15 @@ def search_settings(settings: RetrievalSettings, names: Sequence[str]) -> Json:
         "depth": max(default_depth(settings.k, settings.fusion), window) if hybrid else None,
         "bm25": None if settings.mode == "vector" else {"idf": settings.idf, "k1": settings.k1, "b": settings.b},
     }
-    if settings.reranker is not None:
-        model = settings.reranker.fingerprint["model"]
-        asked["reranker"] = {"id": settings.reranker.reranker_id, "model": model, "depth": window}
-    return asked
+    return asked | reranking(settings)
+
+
+def reranking(settings: RetrievalSettings) -> Json:
+    """The entry ``reranker`` of these settings: which one orders how many chunks anew; nothing where there is none."""
+    if settings.reranker is None:
+        return {}
+    model = settings.reranker.fingerprint["model"]
+    return {"reranker": {"id": settings.reranker.reranker_id, "model": model, "depth": settings.window(settings.k)}}
 
 
 def evaluate(
@@ -147,17 +152,20 @@ def card_of(
     names: Sequence[str],
     baseline: str | None = None,
     run: Run | None = None,
-    embedder: Embedder | None = None,
+    embedders: Embedders | None = None,
     progress: Progress | None = None,
 ) -> Scorecard:
-    """The scorecard that is kept of this release, set and search; evaluated now, and kept, where there is none."""
+    """The scorecard that is kept of this release, set and search; evaluated now, and kept, where there is none.
+
+    Only then an embedder is made (by ``embedders``, or by ``catalog``): a kept one needs none, though it be gone by now."""
     known = kept(repository, release, questions, settings, names)
     if known is not None:
         return known
     run = run or repository.begin()
     card = evaluate(
         repository, release, questions, catalog, settings,
-        names=names, baseline=baseline, run=run, embedder=embedder, progress=progress,
+        names=names, baseline=baseline, run=run,
+        embedder=embedders.of(release, settings.mode) if embedders else None, progress=progress,
     )  # fmt: skip
     keep(repository, card, run)
     return card

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from kbcore.errors import CorruptReleaseError
 from kbcore.evaluation.abstention import Evidence
 from kbcore.evaluation.labels import Label, Place, units
+from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.store import evals
 from kbcore.types import Json
 
@@ -64,6 +65,11 @@ class Answer:
         """Whether one of the hits that are served is judged to answer."""
         numbers = [self.label_of(hit) for hit in self.hits[: self.served]]
         return any(number is not None and self.labels[number].grade > 0 for number in numbers)
+
+    def served_at(self, cut: EvidenceCut, k: int) -> Answer:
+        """The same answer as a search for ``k`` shows it at ``cut``."""
+        nothing = cut.is_nothing(self.best_cosine, self.matched_share)
+        return replace(self, served=0 if nothing else min(k, len(self.hits)))
 
     @property
     def evidence(self) -> Evidence:

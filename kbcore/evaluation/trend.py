@@ -127,7 +127,7 @@ def trend(
                 origin = MADE
                 card = runner.card_of(
                     repository, name, questions, catalog, settings,
-                    names=parsed, embedder=embedders.of(name, settings.mode), progress=progress,
+                    names=parsed, embedders=embedders, progress=progress,
                 )  # fmt: skip
         except KbError as error:
             why = error.message

@@ -13,7 +13,7 @@ from kbcore.types import Json
 
 SURE = 0.05
 MARKS = {"promoted": "promoted", "left": "rolled back from"}
-NO_CAUSE = "No judged answer moved: what changed is whether the question is answered or turned away."
+NO_CAUSE = "No judged answer moved: what changed is whether the question is answered, turned away, or shown any hits."
 # They join or part letters of words and emoji, and cannot turn the order of a text round.
 JOINERS = "\u00ad\u200c\u200d"
 HIDDEN = ("Cc", "Cf", "Cs")
@@ -48,7 +48,9 @@ def searched(settings: Json) -> str:
     """How was searched."""
     fusion = f", {settings['fusion']}" if settings["fusion"] else ""
     alpha = f" {settings['alpha']}" if settings["alpha"] is not None else ""
-    return f"{settings['mode']}{fusion}{alpha}, k = {settings['k']}"
+    reranker = settings.get("reranker")
+    reranked = f", the first {reranker['depth']} reranked by {reranker['model']}" if reranker else ""
+    return f"{settings['mode']}{fusion}{alpha}, k = {settings['k']}{reranked}"
 
 
 def cut_said(cut: Json) -> str:
@@ -108,7 +110,7 @@ def abstained(figures: Json) -> str | None:
 
 
 def question_said(entry: ChangedQuestion, first: str) -> str:
-    """What became of one question: the first measure, the others that moved, and whether it is answered."""
+    """What became of one question: the first measure, the others that moved, whether it is answered, and shown its answer."""
     parts = [
         f"{name} {entry.old[name]:.3f} -> {entry.new[name]:.3f}"
         for name in entry.old
@@ -116,6 +118,8 @@ def question_said(entry: ChangedQuestion, first: str) -> str:
     ]
     if entry.old_outcome != entry.new_outcome:
         parts.append(f"{entry.old_outcome} -> {entry.new_outcome}")
+    if entry.old_served != entry.new_served:
+        parts.append("the answer is shown now" if entry.new_served else "the answer is not shown any more")
     return ", ".join(parts)
 
 

@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from kbcore.retrieval.explaining import Explanation, explain
+from kbcore.errors import UsageError
+from kbcore.retrieval.explaining import CHUNK, Explanation, explain
 from kbcore.retrieval.request import Request
 from kbcore.retrieval.retriever import Retriever
 from kbcore.retrieval.snapshot import Snapshot
+from kbcore.search_log import asked_by
 from kbcore.store.inventory import Inventory
 from kbcore.tokenization import query_terms, tokens
 from kbcore.types import Json, SearchResult
@@ -54,8 +56,10 @@ class Diagnosis:
 
 
 def diagnose(retriever: Retriever, request: Request, expected: str, max_tokens: int = CONTEXT_TOKENS) -> Diagnosis:
-    """Follow the document ``expected`` (an id, or a URI) through ``request``, and into a context of ``max_tokens``. Raises
-    as a search does."""
+    """Follow the document ``expected`` (an id, or a URI; ``#c3`` after it: one chunk) through ``request``, and into a context
+    of ``max_tokens``. UsageError where question or name is blank; else raises as a search does."""
+    if not request.query.strip():
+        raise UsageError("the question is blank", remedy="ask the one that should have found the document")
     snapshot = retriever.current_snapshot()
     found = explain(retriever, request, expected)
     assert found.document is not None
@@ -74,8 +78,18 @@ class _Walk:
         self.found = found
         self.path = found.document
         self.max_tokens = max_tokens
-        names = retriever.keys(snapshot).find(self.path.doc_id)
-        self.rows = next((list(match.rows) for match in names if match.doc_id == self.path.doc_id), [])
+        self.doc_id, self.ordinal = self.path.doc_id, None
+        rows = self._rows_of(self.doc_id)
+        if rows is None and (chunk := CHUNK.fullmatch(self.doc_id)):
+            self.doc_id, self.ordinal = chunk[1], int(chunk[2])
+            rows = self._rows_of(self.doc_id)
+        if self.ordinal is not None:
+            rows = (rows or [])[self.ordinal : self.ordinal + 1]
+        self.rows = rows if rows and self.path.stage != "no chunk" else []
+
+    def _rows_of(self, doc_id: str) -> list[int] | None:
+        found = self.retriever.keys(self.snapshot).find(doc_id)
+        return next((list(match.rows) for match in found if match.doc_id == doc_id), None)
 
     def steps(self) -> Iterator[Step]:
         """Until one leaves nothing to look at."""
@@ -111,7 +125,7 @@ class _Walk:
                     "release", False, f"{self.retriever.release} does not hold it; {newer} does, and is the newest",
                     f"compare and promote it: kb promote {newer}, or ask it: --release {newer}",
                 )  # fmt: skip
-            near = self.retriever.keys(self.snapshot).near(self.path.doc_id)
+            near = self.retriever.keys(self.snapshot).near(self.doc_id)
             return Step(
                 "release", False, self.path.said,
                 (f"did you mean {near[0]}? " if near else "")
@@ -120,7 +134,7 @@ class _Walk:
         if not self.rows:
             return Step("release", True, f"{self.retriever.release} holds it")
         chunk = self.snapshot.chunk(self.rows[0])
-        hit = next((hit for hit in self.found.result.hits if hit.doc_id == self.path.doc_id), None)
+        hit = next((hit for hit in self.found.result.hits if hit.doc_id == self.doc_id), None)
         said = f"{self.retriever.release} holds it, fetched {chunk['fetched_at']}"
         if hit is not None and hit.carried_over:
             return Step(
@@ -136,13 +150,20 @@ class _Walk:
         if head is None or head == self.retriever.release:
             return None
         inventory = Inventory(repository, head)
-        held = self.path.doc_id in inventory.held or inventory.with_uri(self.path.doc_id)
+        held = self.doc_id in inventory.held or inventory.with_uri(self.doc_id)
         return head if held else None
 
     def _chunks(self) -> Step:
         if not self.rows:
-            return Step("chunks", False, self.path.said, "look at the file: a scan needs text, kb show --failures")
+            advice = (
+                "ask for one of these"
+                if self.path.chunks
+                else "look at the file: a scan needs text, kb show --failures"
+            )
+            return Step("chunks", False, self.path.said, advice)
         parts = [self.snapshot.chunk(row) for row in self.rows]
+        if self.ordinal is not None:
+            return Step("chunks", True, f"chunk {self.ordinal} of it, {len(parts[0]['text']):,} characters")
         text = self.snapshot.document_text(self.rows[0])
         at, lost = 0, 0
         for part in parts:
@@ -241,6 +262,7 @@ class _Walk:
         advice = {
             "cut by k": f"ask for more (-k {max(path.rank or k, k + 1)}), fold copies (--fold), or configure a reranker",
             "not retrieved": "see the two matchers above",
+            "withheld": "ask more closely; the bound is [retrieval] no_match_cosine, else what kb eval calibrated",
         }
         return Step("hits", False, path.said, advice.get(path.stage, ""))
 
@@ -260,7 +282,8 @@ class _Walk:
     def _context(self) -> Step:
         """Of the same hits, unless they are to be joined for a context anyway."""
         joined = replace(self.request, merge=True, fold=True)
-        result = self.retriever.answer(joined, snapshot=self.snapshot)
+        with asked_by(None):  # as explain does: whoever diagnoses is no consumer of the release
+            result = self.retriever.answer(joined, snapshot=self.snapshot)
         packed = self.retriever.pack(result, self.max_tokens)
         mine = self._cited(result)
         inside = [passage for passage in packed.passages if passage.citation in mine]
@@ -278,7 +301,12 @@ class _Walk:
         return Step("context", True, f"whole, {kept} sentences: {size}")
 
     def _cited(self, result: SearchResult) -> set[str]:
-        return {hit.citation for hit in result.hits if hit.doc_id == self.path.doc_id}
+        mine = [hit for hit in result.hits if hit.doc_id == self.doc_id]
+        return {
+            hit.citation
+            for hit in mine
+            if self.ordinal is None or hit.first_ordinal <= self.ordinal <= hit.last_ordinal
+        }
 
 
 def _either(rank: int | None, named: bool) -> bool | None:

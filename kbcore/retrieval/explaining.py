@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kbcore.errors import UsageError
 from kbcore.fusion import normalised
 from kbcore.retrieval.keys import KeyMatch
 from kbcore.retrieval.matching import Matches
@@ -34,7 +35,7 @@ Stage = Literal[
     "not in the release",
 ]
 RRF_K = 60
-_CHUNK = re.compile(r"(.+)#c(\d{1,9})")
+CHUNK = re.compile(r"(.+)#c(\d{1,9})")
 GENERATIONS = 500
 
 
@@ -94,7 +95,9 @@ class Explanation:
 
 def explain(retriever: Retriever, request: Request, document: str | None = None) -> Explanation:
     """Answer ``request`` and keep what led to the answer; ``document`` (an id or a URI, with ``#c3`` after
-    it one chunk alone) is followed to where it was lost."""
+    it one chunk alone) is followed to where it was lost. UsageError where its name is blank."""
+    if document is not None and not document.strip():
+        raise UsageError("the name of the document is blank", remedy="kb documents lists them")
     snapshot = retriever.current_snapshot()
     asks = bool(snapshot.rows and request.query.strip())
     found = retriever.matches(request, snapshot) if asks else Matches([], "none", {}, {}, {}, {})
@@ -196,7 +199,7 @@ class _Path:
 
     def of(self, name: str) -> DocumentPath:
         matches, ordinal = self._known(name), None
-        if not matches and (chunk := _CHUNK.fullmatch(name)):
+        if not matches and (chunk := CHUNK.fullmatch(name)):
             matches, ordinal = self._known(chunk[1]), int(chunk[2])
         if not matches:
             return DocumentPath(name, "not in the release", self._absent(name), 0)

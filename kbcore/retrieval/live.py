@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Unpack
 
 from kbcore.errors import KbError, KbUnavailableError
+from kbcore.retrieval.context import UNTRUSTED, Context
 from kbcore.retrieval.request import Where
 from kbcore.retrieval.retriever import Options, Retriever
 from kbcore.store.promotion import Promotion
@@ -84,6 +85,12 @@ class LiveRetriever:
     async def asearch(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
         """See ``Retriever.asearch``."""
         return await self.current().asearch(query, k, **options)
+
+    def context(
+        self, query: str, max_tokens: int, k: int | None = None, *, note: str = UNTRUSTED, **options: Unpack[Options]
+    ) -> tuple[SearchResult, Context]:
+        """See ``Retriever.context``: searched and packed by one release."""
+        return self.current().context(query, max_tokens, k, note=note, **options)
 
     def lookup(self, key: str, k: int | None = None, *, where: Where = None) -> SearchResult:
         """See ``Retriever.lookup``."""

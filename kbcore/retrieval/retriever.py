@@ -15,6 +15,7 @@ import numpy as np
 from kbcore import telemetry
 from kbcore.arrays import Vectors
 from kbcore.clock import age_days
+from kbcore.embedding.batches import batches
 from kbcore.embedding.catalog import Catalog
 from kbcore.embedding.embedder import Embedder, mismatch
 from kbcore.errors import KbUnavailableError, UsageError
@@ -138,12 +139,25 @@ class Retriever:
     def search_many(
         self, queries: Sequence[str], k: int | None = None, **options: Unpack[Options]
     ) -> list[SearchResult]:
-        """The same for many questions, in their order: they are embedded in one call, and all see the same documents."""
+        """The same for many questions, in their order: they are embedded in batches, each once, and all see the same
+        documents. UsageError, before any is asked, where one of them cannot be."""
+        if isinstance(queries, str):
+            raise UsageError("many questions are a list of texts, not one text", remedy="ask one with search")
         requests = [self.request(query, k, **options) for query in queries]
         asked = list(dict.fromkeys(r.query for r in requests if r.mode != "keyword" and r.query.strip()))
         snapshot = self.current_snapshot()
-        vectors = dict(zip(asked, self.embedder.embed_queries(asked))) if asked and snapshot.rows else {}
+        vectors = self._vectors(asked) if asked and snapshot.rows else {}
         return [self.answer(request, snapshot=snapshot, vector=vectors.get(request.query)) for request in requests]
+
+    def _vectors(self, queries: Sequence[str]) -> dict[str, Vectors]:
+        embedder = self.embedder
+        # Padded to the longest of a batch: beside one long question hundreds of short ones would take gigabytes.
+        lengths = [min(embedder.count_tokens(query), embedder.max_tokens) for query in queries]
+        found: dict[str, Vectors] = {}
+        for group in batches(lengths):
+            texts = [queries[place] for place in group]
+            found |= zip(texts, embedder.embed_queries(texts))
+        return found
 
     async def asearch(self, query: str, k: int | None = None, **options: Unpack[Options]) -> SearchResult:
         """``search`` in a thread of its own: the event loop goes on meanwhile."""
@@ -255,7 +269,8 @@ class Retriever:
 
         Hits are the first ``k`` chunks of the documents by kind of name, or all that hold the code; ``score_kind`` is
         ``key``, and no score tells one from another. A key that is not known gives ``no_match``, with ``known`` False and
-        those that are spelled nearly like it in the evidence. Raises as ``search`` does.
+        those that are spelled nearly like it in the evidence; one of which the filter leaves nothing gives it with ``known``
+        True. Raises as ``search`` does.
         """
         started = time.perf_counter()
         request = self.request(key, k, where=where)
@@ -273,7 +288,10 @@ class Retriever:
         found = self._by_key(snapshot, request, [])
         if found is not None:
             return found
-        return self._nothing(request, "no_match", {"key": key, "known": False, "near": self.keys(snapshot).near(key)})
+        index = self.keys(snapshot)
+        if index.find(key):  # and the filter leaves it out, or there is no text in it
+            return self._nothing(request, "no_match", {"key": key, "known": True, "near": []})
+        return self._nothing(request, "no_match", {"key": key, "known": False, "near": index.near(key)})
 
     def _nothing(self, request: Request, outcome: Outcome, evidence: Json) -> SearchResult:
         return SearchResult(self.release, request.query, request.mode, outcome, "none", (), evidence)

@@ -63,6 +63,14 @@ def test_search_says_that_nothing_matches_and_why(desk: Desk) -> None:
     assert desk.json("search", "ERR-4012 gateway")["outcome"] == "hits"
 
 
+def test_two_releases_that_show_nothing_say_why_as_one_does(desk: Desk) -> None:
+    said = desk("search", "quokka xylophone", "--against", "current", "-w", "source=docs").splitlines()
+    assert said[0] == "r000001 against r000001, hybrid"
+    assert "r000001: nothing matches" in said
+    assert sum("too far from the question to be shown (best cosine" in line for line in said) == 2
+    assert sum("the filter leaves" in line for line in said) == 2
+
+
 def test_search_folds_and_joins_and_shows_where_a_hit_comes_from(desk: Desk) -> None:
     body = desk.json("search", "quarterly notice plotters", "--fold", "--merge", "--mode", "keyword")
     assert [len(hit["copies"]) for hit in body["hits"]][:1] == [1]
@@ -88,6 +96,10 @@ def test_lookup_knows_a_key_or_says_so_with_near_ones(desk: Desk) -> None:
     assert "err-4012 is known" in said
     assert "docs:vpn.md" in said
     assert desk("lookup", "ERR-4021").startswith("r000001: ERR-4021 is not known; known: err-4012")
+    assert (
+        desk("lookup", "err-4012", "-w", "uri=none.md")
+        == "r000001: err-4012 is known, and the filter leaves none of it\n"
+    )
     body = desk.json("lookup", "Phones")
     assert body["evidence"]["matches"] == [{"kind": "title", "doc_id": "docs:phones.html", "chunks": 1}]
     assert desk.json("lookup", "nothing-1")["evidence"]["known"] is False

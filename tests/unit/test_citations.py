@@ -100,3 +100,10 @@ def test_the_chunk_after_the_last_one_is_none(base: KnowledgeBase) -> None:
     count = len(Inventory(base.repository, "r000002").chunk_spans("docs:passwords.md"))
     cited = [f"[r000002 docs:passwords.md#c{n}]" for n in (count - 1, count, f"0-{count}")]
     assert states(base, " ".join(cited)) == ["ok", "no chunk", "no chunk"]
+
+
+def test_a_citation_that_is_not_finished_hides_none_that_follows_it(base: KnowledgeBase) -> None:
+    answer = "See [r000001 docs:vpn.md] and [r000002 docs:vpn.md#c0], not [r000002 [r000002 docs:vpn.md#c99]."
+    found = check_citations(base.repository, answer)
+    assert [entry.cited for entry in found] == ["[r000002 docs:vpn.md#c0]", "[r000002 docs:vpn.md#c99]"]
+    assert [entry.state for entry in found] == ["ok", "no chunk"]

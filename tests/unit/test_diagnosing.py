@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbcore.errors import UsageError
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.diagnosing import Diagnosis, diagnose, failed
 from kbcore.store.segment import Segment
@@ -51,6 +52,26 @@ def test_a_document_that_arrives_is_followed_to_the_context(base: KnowledgeBase)
     ]  # fmt: skip
     assert all(step.ok for step in found.steps)
     assert "it is hit 1" in found.steps[6].finding
+
+
+def test_one_chunk_is_followed_as_its_document_is(base: KnowledgeBase) -> None:
+    found = told(base, "vpn.md#c0")
+    assert (found.ok, found.doc_id) == (True, "docs:vpn.md#c0")
+    assert [step.step for step in found.steps] == [step.step for step in told(base, "vpn.md").steps]
+    assert "chunk 0 of it" in found.steps[1].finding
+    beyond = told(base, "vpn.md#c9")
+    assert (lost_at(beyond), beyond.steps[-1].finding[:6], beyond.steps[-1].advice) == (
+        "chunks", "it has", "ask for one of these",
+    )  # fmt: skip
+    assert "did you mean docs:vpn.md?" in told(base, "docs:vpm.md#c0").steps[0].advice
+    assert "r000002 does" in told(base, "later.md#c0").steps[0].finding
+
+
+def test_blank_questions_and_names_are_refused(base: KnowledgeBase) -> None:
+    with pytest.raises(UsageError, match="question is blank"):
+        told(base, "vpn.md", " ")
+    with pytest.raises(UsageError, match="name of the document is blank"):
+        told(base, " ")
 
 
 def test_what_no_source_listed_is_lost_at_the_release_and_the_walk_ends(base: KnowledgeBase) -> None:

@@ -11,7 +11,10 @@ import pytest
 from kbcore.config import Config
 from kbcore.embedding.reranking import CrossEncoder, RerankerSpec, make_reranker
 from kbcore.errors import EmbeddingFailedError, RerankerUnavailableError, UsageError
+from kbcore.evaluation.causes import Releases
+from kbcore.evaluation.rankings import Asked, compare_rankings
 from kbcore.evaluation.runner import search_settings
+from kbcore.evaluation.wording import searched
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.explaining import explain
 from kbcore.retrieval.retriever import Retriever
@@ -125,7 +128,20 @@ def test_scorecards_name_the_reranker_and_are_kept_apart_by_it(base: KnowledgeBa
     assert named["reranker"] == {"id": settings.reranker.reranker_id, "model": "overlap", "depth": 20}
     other = make_reranker(RerankerSpec(path=str(write_cross_encoder(tmp_path / "overlap", WORDS, sign=-1))))
     assert other.reranker_id != settings.reranker.reranker_id
-    assert "reranker" not in search_settings(replace(settings, reranker=None), ["nDCG@10"])
+    assert searched(named).endswith(", k = 5, the first 20 reranked by overlap")
+    without = search_settings(replace(settings, reranker=None), ["nDCG@10"])
+    assert "reranker" not in without
+    assert searched(without).endswith(", k = 5")
+
+
+def test_rankings_are_compared_by_the_hits_that_a_search_serves(base: KnowledgeBase) -> None:
+    settings = replace(base.settings(base.repository.manifest("r000001")), k=2, rerank_depth=2)
+    retriever = Retriever(base.repository, base.repository.manifest("r000001"), base.catalog, settings=settings)
+    sides = Releases(base.repository, "r000001", "r000001")
+    found = compare_rankings(sides, [Asked("q", QUESTION)], base.catalog, settings, file="asked")
+    served = [(hit.doc_id, hit.start, hit.score) for hit in retriever.search(QUESTION).hits]
+    assert [(hit.doc_id, hit.start, hit.score) for hit in found.questions[0].new_hits] == served
+    assert searched(found.settings).endswith(", k = 2, the first 2 reranked by overlap")
 
 
 def test_without_a_setting_there_is_none(tmp_path: Path) -> None:

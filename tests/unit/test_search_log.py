@@ -19,6 +19,8 @@ from kbcore import lineage
 from kbcore.errors import EvaluationSetError, KbUnavailableError
 from kbcore.evaluation.logged import questions_of
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.retrieval.diagnosing import diagnose
+from kbcore.retrieval.explaining import explain
 from kbcore.search_log import SearchLog, asked_by, files
 from kbcore.serving.bases import Bases
 from kbcore.types import SearchResult
@@ -66,6 +68,14 @@ def test_an_answer_is_a_line_without_payloads(tmp_path: Path) -> None:
     assert "gateway" not in files(tmp_path / "log")[0].read_text()
 
 
+def test_whoever_explains_or_diagnoses_is_no_consumer(tmp_path: Path) -> None:
+    retriever = made(tmp_path).retriever()
+    request = retriever.request("ERR-4012 gateway")
+    explain(retriever, request, "vpn.md")
+    assert diagnose(retriever, request, "vpn.md").steps[-1].step == "context"
+    assert lines(tmp_path / "log") == []
+
+
 def test_with_payloads_question_and_ids_are_kept_and_a_hostile_one_is_one_line(tmp_path: Path) -> None:
     base = made(tmp_path, payloads=True)
     found = base.retriever().search(HOSTILE)
@@ -74,6 +84,13 @@ def test_with_payloads_question_and_ids_are_kept_and_a_hostile_one_is_one_line(t
     assert line["chunk_ids"] == [hit.chunk_id for hit in found.hits]
     assert files(tmp_path / "log")[0].read_bytes().isascii()
     assert questions_of(tmp_path / "log", "test").questions[0].question == HOSTILE
+
+
+def test_blank_questions_of_whatever_blanks_are_none_to_compare(tmp_path: Path) -> None:
+    retriever = made(tmp_path, payloads=True).retriever()
+    for question in ("", " ", "\t\n", "\u00a0\u2003", "gateway"):
+        retriever.search(question)
+    assert [entry.question for entry in questions_of(tmp_path / "log", "test", most=1).questions] == ["gateway"]
 
 
 def test_the_log_is_its_owners_alone(tmp_path: Path) -> None:

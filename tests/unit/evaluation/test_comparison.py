@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kbcore.errors import EvaluationError
+from kbcore.embedding.catalog import Catalog
+from kbcore.errors import EmbedderUnavailableError, EvaluationError
 from kbcore.evaluation import runner, wording
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import compare, judge_alike
+from kbcore.evaluation.pairing import compare_releases
 from kbcore.evaluation.questions import QuestionSet, select
 from kbcore.knowledge_base import KnowledgeBase
+from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.store import evals
 from tests.support import DOCUMENTS
 from tests.unit.evaluation.sets import NAMES, QUESTIONS, SETTINGS, compared, history, questions
@@ -159,3 +162,53 @@ def test_a_renamed_document_is_said_to_be_renamed(tmp_path):
     base = history(tmp_path, {"printers.txt": None, "floors/printers.txt": DOCUMENTS["printers.txt"]})
     releases = Releases(base.repository, "r000001", "r000002")
     assert releases.fate("docs:printers.txt") == releases.standing("docs:floors/printers.txt") == "renamed"
+
+
+def test_what_is_shown_is_held_against_one_cut_whenever_the_scorecards_were_made(base, asked):
+    old, new = (
+        runner.card_of(base.repository, name, asked, base.catalog, SETTINGS, names=NAMES)
+        for name in ("r000001", "r000003")
+    )
+    # As the newer release was asked after a calibration by which nothing is shown for one of the questions.
+    later = [replace(answer, served=0, outcome="no_match") if answer.id == "vpn" else answer for answer in new.answers]
+    kept = replace(new, answers=tuple(later))
+    cut = EvidenceCut.from_json(new.cut)
+    releases = Releases(base.repository, "r000001", "r000003")
+    assert compare(old, kept, releases, cut=cut, names=NAMES).changed == compare(old, new, releases, cut=cut).changed
+    nothing = replace(cut, share=1.01, no_match_share=1.01)
+    found = compare(old, new, releases, cut=nothing, names=NAMES).changed
+    assert found
+    assert not any(entry.old_served or entry.new_served for entry in found)
+
+
+def test_kept_scorecards_are_compared_though_the_embedder_is_gone(tmp_path, asked, monkeypatch):
+    base = history(tmp_path, {"rival.md": RIVAL})
+    settings = replace(SETTINGS, mode="vector")
+
+    def pair():
+        found, _ = compare_releases(
+            base.repository, base.catalog, "r000001", "r000002", asked, settings, names=list(NAMES)
+        )
+        return found
+
+    before = pair()
+
+    def gone(*_, **__):
+        raise EmbedderUnavailableError("the model is not on this machine")
+
+    monkeypatch.setattr(Catalog, "find", gone)
+    assert pair() == before
+
+
+def test_an_answer_that_is_shown_no_more_is_a_change_though_every_measure_is_the_same(base, asked):
+    card = runner.card_of(base.repository, "r000001", asked, base.catalog, SETTINGS, names=NAMES)
+    deep = replace(card, settings={**card.settings, "k": 1})
+    first = next(answer for answer in card.answers if answer.id == "vpn")
+    rival = replace(first.hits[0], doc_id="docs:printers.txt")
+    answers = [replace(answer, hits=(rival, *answer.hits)) if answer.id == "vpn" else answer for answer in card.answers]
+    wide, narrow = replace(card, answers=tuple(answers)), replace(deep, answers=tuple(answers))
+    (entry,) = compare(wide, narrow, Releases(base.repository, "r000001", "r000001"), names=NAMES).changed
+    assert (entry.id, entry.kind, entry.old, entry.old_served, entry.new_served) == (
+        "vpn", "moved", entry.new, True, False,
+    )  # fmt: skip
+    assert wording.question_said(entry, "nDCG@10").endswith("the answer is not shown any more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,22 @@ def test_an_earlier_release_that_cannot_be_asked_is_no_reason_against_a_candidat
     assert verdict(shed(kb, WORDS[1])) == "pass"
 
 
+def test_a_look_back_ends_at_a_record_of_promotions_that_does_not_read(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, drop={"Success@1": 0.125}, slide=1.0)
+    shed(kb, WORDS[0])
+    (kb.base.folder / layout.promotion_file(1)).write_bytes(b"x")
+    assert verdict(shed(kb, WORDS[1])) == "pass"
+
+
+def test_where_no_drop_is_bounded_no_earlier_release_is_asked(tmp_path: Path, asked: list[str]) -> None:
+    kb = Kb(tmp_path, drop={})
+    kb.without("anvil")
+    kb.evalset.write_text(questions(WORDS[1:]))
+    asked.clear()
+    kb.without("bellows")
+    assert sorted(asked) == ["r000002", "r000003"]
+
+
 def test_too_few_judged_questions_stop_the_release(tmp_path: Path) -> None:
     kb = Kb(tmp_path, drop={"Success@1": 1.0}, judged_percent=75)
     assert verdict(kb.without("anvil", "bellows")) == "pass"
@@ -174,6 +191,19 @@ def test_a_canary_that_is_lost_stops_the_release_however_large_the_bounds(tmp_pa
     report = kb.without("anvil")
     assert verdict(report) == "fail"
     assert "anvil 'anvil?' is not found any more: docs:anvil.md is not in r000003" in (report.not_promoted or "")
+
+
+def test_a_canary_that_is_served_no_more_stops_the_release_though_no_measure_looks_so_deep(tmp_path: Path) -> None:
+    kb = Kb(tmp_path, questions(tags={"anvil": ["canary"]}), drop={"Success@1": 1.0})
+    rivals = {f"anvils-{n}.md": f"# Anvil anvil anvil\n\nAnvil, anvil and anvil {n}.\n" for n in range(6)}
+    write(tmp_path / "docs", dict(list(rivals.items())[:1]))
+    assert verdict(refreshed(kb.base)) == "pass"
+    write(tmp_path / "docs", rivals)
+    report = refreshed(kb.base)
+    assert report.gate is not None
+    assert report.gate["measures"]["Success@1"]["losses"] == 0
+    assert verdict(report) == "fail"
+    assert "anvil 'anvil?' is not found any more: outranked by" in (report.not_promoted or "")
 
 
 def test_a_canary_that_falls_and_is_still_served_stops_nothing(tmp_path: Path) -> None:
@@ -316,6 +346,23 @@ def test_it_is_judged_again_where_a_bound_changed_and_no_question_is_asked_again
     report = refreshed(kb.with_bounds(drop={"Success@1": 0.5}))
     assert asked == []
     assert (verdict(report), report.promoted) == ("pass", True)
+
+
+def test_it_is_judged_again_where_the_cut_was_calibrated_since(tmp_path: Path, asked: list[str]) -> None:
+    kb = Kb(tmp_path, questions(none=["zebra"]), no_answer_percent=0)
+    write(tmp_path / "docs", {"zebra.md": page("zebra")})
+    assert verdict(refreshed(kb.base)) == "fail"
+    assert kb.judge().repeated
+    base = kb.base
+    card = runner.load(base.repository, "r000001", evals.listed(base.repository, "r000001", evals.SCORECARD)[0].key)
+    assert card is not None
+    bounds = {"no_match_cosine": None, "no_match_share": None, "abstention": card.abstention}
+    calibrated = replace(card, calibration={"cosine": 0.25, "share": 1.01, **bounds})
+    runner.keep(base.repository, calibrated, base.repository.begin())
+    asked.clear()
+    found = kb.judge()
+    assert (found.verdict, found.repeated, asked) == ("pass", False, [])
+    assert kb.judge().repeated
 
 
 def test_it_is_judged_again_where_another_release_is_current(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ def refusal(path: Path, *lines: Any) -> str:
             {"id": "b", "question": "?", "expected": [{"doc_id": "a:b", "uri": "b"}]},
             "by doc_id or by uri: one of them",
         ),
+        ({"id": "b", "question": "?" * 10_001}, "line 2: question: it has 10,001 characters; at most 10,000 are searched"),
+        ({"id": "b", "question": "?", "expected": [{"uri": " "}]}, "line 2: expected.0: the name of the document is blank"),
+        ({"id": "b", "question": "?", "expected": [{"uri": "b", "quote": " "}]}, "line 2: expected.0: the quote is blank"),
+        ({"id": "b", "question": "?", "expected": {"uri": "b"}}, "line 2: expected: is not a list in brackets"),
+        ({"id": "b", "question": "?", "expected": ["b"]}, "line 2: expected.0: is not an object in braces"),
+        ({"id": 3, "question": "?"}, "line 2: id: is not a text"),
         ({"id": "b", "question": "?", "expected": [{"uri": "b", "grade": -1}]}, "line 2: expected.0.grade"),
         ({"id": "b", "question": "?", "expected": [{"uri": "b", "grade": 11}]}, "line 2: expected.0.grade"),
         ({"id": "b", "question": "?", "expected": [{"uri": "b"}, {"uri": "b", "grade": 2}]}, "line 2: b is judged twice"),
@@ -118,7 +124,7 @@ def test_the_digest_tells_the_order(tmp_path: Path) -> None:
     assert load(tmp_path, LINE, second).digest != load(tmp_path, second, LINE).digest
 
 
-words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(str.strip)
 judgments = st.builds(
     lambda name, by_uri, grade, quote: Expected(**{"uri" if by_uri else "doc_id": name}, grade=grade, quote=quote),
     words, st.booleans(), st.integers(0, 10), st.none() | words,

@@ -122,7 +122,10 @@ def test_a_question_around_a_code_is_answered_from_what_holds_it(retriever: Retr
 
 def test_a_look_up_goes_through_the_filter(retriever: Retriever) -> None:
     assert {hit.doc_id for hit in retriever.lookup("ERR-4012", where="uri=errors.md").hits} == {"docs:errors.md"}
-    assert retriever.lookup("VPN Guide", where="uri=errors.md").outcome == "no_match"
+    for key in ("VPN Guide", "net/guide.md", "ERR-4013"):
+        found = retriever.lookup(key, where="uri=nothing.md")
+        assert (found.outcome, found.evidence["known"], found.evidence["near"]) == ("no_match", True, [])
+    assert retriever.lookup("VPN Guise", where="uri=nothing.md").evidence["known"] is False
 
 
 def test_what_was_erased_goes_by_no_name_at_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import threading
 import time
@@ -16,6 +17,7 @@ from kbcore.errors import KbUnavailableError
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval import live as live_module
 from kbcore.retrieval.live import LOOK_SECONDS, LiveRetriever
+from kbcore.retrieval.retriever import Retriever
 from tests.support import knowledge_base, refreshed, write
 
 SOON = 5.0
@@ -69,6 +71,15 @@ def test_a_warm_release_is_taken_with_the_first_question_after_the_look(base: Kn
         # Nothing is opened: the very next question is answered from it.
         assert live.search("marker", 1).release == release
         assert threading.active_count() == threads
+
+
+def test_whatever_a_retriever_is_asked_one_that_follows_can_be_asked_too(base: KnowledgeBase) -> None:
+    live = base.live_retriever()
+    result, packed = live.context("marker edition2", 200, 2, fold=False)
+    assert (result.release, editions(result)) == ("r000002", {"edition2"})
+    assert (result, packed) == base.retriever("r000002").context("marker edition2", 200, 2, fold=False)
+    for verb in ("search", "search_many", "asearch", "context", "lookup"):
+        assert inspect.signature(getattr(LiveRetriever, verb)) == inspect.signature(getattr(Retriever, verb))
 
 
 def test_a_running_question_ends_on_the_release_it_began_with(base: KnowledgeBase) -> None:

@@ -1,4 +1,4 @@
-"""Many questions at once: the same answers as one by one, one call of the embedder, and an event loop that goes on."""
+"""Many questions at once: the same answers as one by one, few calls of the embedder, and an event loop that goes on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbcore.embedding.batches import TOKEN_BUDGET
 from kbcore.errors import UsageError
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.retriever import Retriever
@@ -79,6 +80,22 @@ def test_no_question_and_blank_ones_embed_nothing(counting: tuple[Retriever, Cou
     assert retriever.search_many([]) == []
     assert [found.outcome for found in retriever.search_many(["", " \n"])] == ["no_match", "no_match"]
     assert counter.calls == []
+
+
+def test_a_long_question_is_not_embedded_beside_many_short_ones(counting: tuple[Retriever, Counting]) -> None:
+    retriever, counter = counting
+    short = [f"door {n}" for n in range(300)]
+    retriever.search_many(["lost phone " * 400, *short], 1)
+    limit = retriever.embedder.max_tokens
+    lengths = [min(limit, retriever.embedder.count_tokens(text)) for text in short]
+    assert sum(counter.calls) == 301
+    assert 1 in counter.calls
+    assert max(counter.calls) * max(lengths) <= TOKEN_BUDGET
+
+
+def test_one_text_is_not_taken_for_many_questions(counting: tuple[Retriever, Counting]) -> None:
+    with pytest.raises(UsageError, match="not one text"):
+        counting[0].search_many("phone")
 
 
 def test_one_impossible_question_is_refused_before_any_is_asked(counting: tuple[Retriever, Counting]) -> None:
