@@ -24,6 +24,7 @@ from kbcore.ingest.base import Base
 from kbcore.ingest.recipe import Recipe
 from kbcore.store import envelope, layout
 from kbcore.store.objects import ObjectStore
+from kbcore.store.parquet import read_parquet
 from kbcore.store.rows import vectors_array, vectors_table
 from kbcore.types import Progress
 
@@ -146,7 +147,7 @@ def parts(store: ObjectStore, embedder_id: str, dimension: int) -> Iterator[tupl
             continue
         if file != f"{embedder_id}-{sha256(data)}{SUFFIX}":
             continue
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        table = read_parquet(data)
         yield table.column("digest").to_pylist(), vectors_array(table, dimension)
 
 

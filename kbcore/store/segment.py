@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kbcore.arrays import Mask, Vectors
 from kbcore.errors import CorruptReleaseError
@@ -21,6 +20,7 @@ from kbcore.index.lexical import Postings
 from kbcore.store import envelope, layout
 from kbcore.store.envelope import read_checked, read_sealed
 from kbcore.store.objects import ObjectStore
+from kbcore.store.parquet import read_parquet
 from kbcore.store.rows import vectors_array
 from kbcore.types import Json
 
@@ -114,7 +114,7 @@ class Segment:
             return frozenset()
         path = layout.deletes_file(self.ref.deletes)
         data = read_checked(self._store, path, str(self.ref.deletes_sha256), release=self.release)
-        rows = frozenset(_read_parquet(data, None, path, self.release).column("document_row").to_pylist())
+        rows = frozenset(_read(data, None, path, self.release).column("document_row").to_pylist())
         if len(rows) != self.ref.deleted or (rows and not 0 <= min(rows) <= max(rows) < self.ref.documents):
             raise CorruptReleaseError("does not hold the rows its manifest counts", file=path, release=self.release)
         return rows
@@ -173,19 +173,14 @@ class Segment:
 
     def _table(self, file: str, rows: int, columns: Sequence[str] | None) -> pa.Table:
         path = layout.segment_file(self.name, file)
-        table = _read_parquet(self.buffer(file), columns, path, self.release)
+        table = _read(self.buffer(file), columns, path, self.release)
         if len(table) != rows:
             raise CorruptReleaseError(f"holds {len(table)} rows, not {rows}", file=path, release=self.release)
         return table
 
 
-def _read_parquet(data: bytes, columns: Sequence[str] | None, file: str, release: str | None) -> pa.Table:
+def _read(data: bytes, columns: Sequence[str] | None, file: str, release: str | None) -> pa.Table:
     try:
-        return pq.read_table(
-            pa.BufferReader(data),
-            columns=None if columns is None else list(columns),
-            page_checksum_verification=True,
-            use_threads=False,
-        )
+        return read_parquet(data, columns)
     except (OSError, pa.ArrowInvalid) as error:
         raise CorruptReleaseError(f"does not read: {error}", file=file, release=release) from error

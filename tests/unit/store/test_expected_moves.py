@@ -35,8 +35,12 @@ def test_a_move_that_expects_another_record_than_the_newest_changes_nothing(tmp_
     if act == "lift":
         MOVES["hold"](base, None)
     seq = base.repository.state().seq
-    for wrong in (seq - 1, seq + 1, 0):
-        with pytest.raises(ReleaseConflictError, match=f"record {seq}, not {wrong}"):
+    for wrong, said in (
+        (seq - 1, f"record {seq}, not {seq - 1}"),
+        (seq + 1, f"no record {seq + 1} in the promotion log; the newest is {seq}"),
+        (0, f"record {seq}, not 0"),
+    ):
+        with pytest.raises(ReleaseConflictError, match=said):
             MOVES[act](base, wrong)
     assert base.repository.state().seq == seq
     MOVES[act](base, seq)
