@@ -51,12 +51,13 @@ def deletions(name: str, comparison: Comparison, allowed: float, noise: float) -
     """
     count = comparison.measures[name].count
     lost = [entry for entry in comparison.changed if any(cause.kind == DELETED for cause in entry.causes)]
-    falls = [entry.old[name] - entry.new[name] for entry in lost if name in entry.old and name in entry.new]
-    fall = sum(by for by in falls if by > 0) / count if count else 0.0
-    if fall > 0:
+    moves = [entry.old[name] - entry.new[name] for entry in lost if name in entry.old and name in entry.new]
+    falls = [by for by in moves if by > 0]
+    if falls and count:
+        fall = sum(falls) / count
         bound = max(allowed, min(noise, 1.0) / count)
         said = (
-            f"{name}: {fall:.3f} is lost with documents that are gone ({len(lost)} questions); {bound:.3f} is allowed"
+            f"{name}: {fall:.3f} is lost with documents that are gone ({len(falls)} questions); {bound:.3f} is allowed"
         )
         yield Finding(f"{name} deleted", "fail" if fall > bound + SLACK else "pass", said)
 
