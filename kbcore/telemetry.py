@@ -11,7 +11,7 @@ OpenTelemetry is imported otherwise.
 
 What a question asks and what answers it is payload: question, ids and texts. It stands on spans only with
 KB_TRACE_PAYLOADS=1, so that without it no exporter can pass it on, whoever configured it; spans that FastAPI and the MCP SDK
-make beside ours are rid of it too where ``start`` made the provider (``kbcore.redaction``). The rest always does: knowledge
+make beside ours are rid of it too where ``start`` made the provider (``kbcore.span_redaction``). The rest always does: knowledge
 base, release, embedder, mode, k, counts, outcome, latency, the type of an error. Payloads are off by default because a
 question may hold what its asker would not have told a third party, and a trace leaves the machine more easily than a file.
 """
@@ -82,7 +82,7 @@ def start(service: str = "kbcore", environ: Mapping[str, str] = os.environ) -> b
 
         if isinstance(trace.get_tracer_provider(), TracerProvider):
             return True
-        from kbcore.redaction import StructureAlone
+        from kbcore.span_redaction import StructureAlone
 
         def safe(exporter: SpanExporter) -> SpanExporter:
             return exporter if payloads(environ) else StructureAlone(exporter)

@@ -6,7 +6,6 @@ evaluated is invalid, never a zero and never a pass. The first release has nothi
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from kbcore.config import Config
 from kbcore.config.gate import GateSection
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import KbError
-from kbcore.evaluation import calibration, corpus, findings, measures, runner
+from kbcore.evaluation import calibration, corpus, findings, lookback, measures, runner
 from kbcore.evaluation.abstention import Abstention
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison, compare
@@ -29,7 +28,6 @@ from kbcore.evaluation.scorecard import Scorecard
 from kbcore.fingerprint import canonical, sha256
 from kbcore.retrieval.evidence import EvidenceCut
 from kbcore.retrieval.settings import RetrievalSettings
-from kbcore.statistics import Paired, paired
 from kbcore.store import envelope, evals
 from kbcore.store.manifest import Manifest
 from kbcore.store.repository import Repository, Run
@@ -192,51 +190,16 @@ class _Gate:
 
     @cached_property
     def _earlier(self) -> list[Manifest]:
-        """The releases that were current before the baseline, the latest first, without those that cannot be read; none
-        beyond one that was promoted past the gate: there somebody decided what readers get."""
-        state = self.repository.state()
-        found: list[Manifest] = []
-        seen = {self.manifest.release, self.baseline.release if self.baseline else None}
-        for seq in range(state.seq, 0, -1):
-            try:
-                record = self.repository.promotion(seq)
-            except KbError:
-                break  # whether somebody decided there, or before, is not told any more
-            if record.kind != "promote" or record.release is None or record.release not in state.stack:
-                continue
-            if record.release not in seen:
-                if len(found) == self.section.earlier:
-                    break
-                seen.add(record.release)
-                with contextlib.suppress(KbError):
-                    found.append(self.repository.manifest(record.release))
-            if record.gate is None:
-                break
-        return found
+        """The releases that the candidate is held against beside the baseline."""
+        besides = (self.manifest.release, self.baseline.release if self.baseline else None)
+        return lookback.earlier(self.repository, besides, self.section.earlier if self.section.drop else 0)
 
     def _over_time(self, questions: QuestionSet, card: Scorecard) -> Iterator[Finding]:
-        """Against the best of the earlier releases, on the questions that are judged in both: what has gone since was
-        let go by the gates of those days."""
-        settings, names = self._settings(), self._names()
-        now = {answer.id: answer.measures for answer in card.answers}
-        embedders = runner.Embedders(self.repository, self.catalog)
         drops = {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
-        best: dict[str, tuple[str, Paired]] = {}
-        for manifest in self._earlier if drops else ():
-            try:
-                old = runner.card_of(
-                    self.repository, manifest.release, questions, self.catalog, settings, names=names, run=self.run,
-                    embedders=embedders, progress=self.progress,
-                )  # fmt: skip
-            except KbError:
-                continue  # it may have expired, or its embedder is gone: that is no reason against this one
-            pairs = [
-                (answer.measures, new) for answer in old.answers if answer.measures and (new := now.get(answer.id))
-            ]
-            for name in drops if pairs else ():
-                found = paired([before[name] for before, _ in pairs], [after[name] for _, after in pairs])
-                if name not in best or (found.difference or 0.0) < (best[name][1].difference or 0.0):
-                    best[name] = (manifest.release, found)
+        best = lookback.best_of(
+            self.repository, self.catalog, self._earlier, card, questions, self._settings(),
+            names=list(drops), run=self.run, progress=self.progress,
+        )  # fmt: skip
         for name, (release, found) in best.items():
             yield findings.over_time(name, release, found, drops[name], self.section.noise, self.section.slide)
 
