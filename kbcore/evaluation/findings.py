@@ -56,9 +56,7 @@ def deletions(name: str, comparison: Comparison, allowed: float, noise: float) -
     if falls and count:
         fall = sum(falls) / count
         bound = max(allowed, min(noise, 1.0) / count)
-        said = (
-            f"{name}: {fall:.3f} is lost with documents that are gone ({len(falls)} questions); {bound:.3f} is allowed"
-        )
+        said = f"{name} deleted: {fall:.3f} went with documents ({len(falls)} questions); {bound:.3f} is allowed"
         yield Finding(f"{name} deleted", "fail" if fall > bound + SLACK else "pass", said)
 
 
@@ -70,7 +68,7 @@ def over_time(name: str, earlier: str, found: Paired, allowed: float, noise: flo
     assert found.difference is not None
     bound, why = _bound(allowed, noise, found.count)
     said = (
-        f"{name} {found.old:.3f} in {earlier} -> {found.new:.3f} ({found.difference:+.3f}; {found.wins} questions better, "
+        f"{name} over time {found.old:.3f} in {earlier} -> {found.new:.3f} ({found.difference:+.3f}; {found.wins} better, "
         f"{found.losses} worse of {found.count}); {times:g} times the bound of one release, {times * bound:.3f}, is allowed "
         f"over several ({why} of one)"
     )
