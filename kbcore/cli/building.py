@@ -16,6 +16,7 @@ from kbcore.cli.output import (
     ConfigFile,
     count,
     emit,
+    finding,
     guarded,
     hint,
     paragraph,
@@ -294,10 +295,9 @@ def _print_gate(gate: dict[str, Any], config: Path | None) -> None:
     say(f"gate: {', '.join([*parts, count(len(gate['findings']), 'check')])}")
     if gate["passes"]:
         return
-    for finding in gate["findings"]:
-        if finding["verdict"] != "pass":
-            name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
-            paragraph(f"{finding['verdict']:7} {name}{finding['said']}", "  ")
+    for found in gate["findings"]:
+        if found["verdict"] != "pass":
+            finding(**found)
     release = gate["release"]
     if gate["baseline"] and gate["set"]:
         say(hint(f"see what changed: kb compare current {release}", config))

@@ -15,8 +15,10 @@ from kbcore.cli.output import (
     ReleaseArgument,
     ReleaseOption,
     emit,
+    finding,
     guarded,
     hint,
+    paragraph,
     progress,
     say,
     table,
@@ -140,7 +142,7 @@ def _print_card(card: Scorecard, base: KnowledgeBase, config: Path | None) -> No
     from kbcore.evaluation.wording import cut_said, figure, searched
 
     counts = card.counts
-    say(
+    paragraph(
         f"{card.release} on {card.set['name']}: {counts['judged']} of {counts['questions']} questions judged, "
         f"{counts['no_answer']} without an answer; {searched(card.settings)}"
     )
@@ -152,14 +154,14 @@ def _print_card(card: Scorecard, base: KnowledgeBase, config: Path | None) -> No
     table(columns, rows)
     found = card.abstention
     if found["no_answer"]:
-        say(
+        paragraph(
             f"without an answer: {found['no_answer'] - found['no_answer_answered']} of {found['no_answer']} turned away; "
             f"with one: {found['answerable_abstained']} of {found['answerable']} turned away, at the cut "
             f"{cut_said(card.cut)}"
         )
         if card.calibration:
             better = card.calibration["abstention"]
-            say(
+            paragraph(
                 f"calibrated on these questions: {cut_said({**card.calibration, 'origin': 'from now on'})} turns away "
                 f"{better['no_answer'] - better['no_answer_answered']} of {better['no_answer']} without and "
                 f"{better['answerable_abstained']} of {better['answerable']} with an answer"
@@ -178,10 +180,9 @@ def print_judgement(found: Judgement) -> None:
     again = ", as judged before" if found.repeated else ""
     say(f"{found.release}{against}: {found.verdict.replace('_', ' ')}{again}")
     order = {"invalid": 0, "fail": 1, "pass": 2}
-    for finding in sorted(found.findings, key=lambda finding: order[finding.verdict]):
-        name = "" if finding.said.startswith(finding.check) else f"{finding.check}: "
-        say(f"  {finding.verdict:7} {name}{finding.said}")
+    for entry in sorted(found.findings, key=lambda entry: order[entry.verdict]):
+        finding(entry.verdict, entry.check, entry.said)
     if not found.passes:
-        for entry in found.causes[:QUESTIONS_SHOWN]:
-            causes = "; ".join(f"{cause['kind']}: {cause['said']}" for cause in entry["causes"]) or "no cause found"
-            say(f"  lost {entry['id']} {entry['question']}: {causes}")
+        for lost in found.causes[:QUESTIONS_SHOWN]:
+            causes = "; ".join(f"{cause['kind']}: {cause['said']}" for cause in lost["causes"]) or "no cause found"
+            paragraph(f"lost {lost['id']} {lost['question']}: {causes}", "  ")

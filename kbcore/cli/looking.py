@@ -14,9 +14,9 @@ from kbcore.cli.output import (
     ReleaseArgument,
     ReleaseOption,
     emit,
+    finding,
     guarded,
     hint,
-    paragraph,
     say,
     table,
 )
@@ -158,10 +158,9 @@ def _print_gate(gate: dict[str, Any] | None) -> None:
         return
     against = f" against {gate['baseline']}" if gate["baseline"] else ""
     say(f"gate: {gate['verdict'].replace('_', ' ')}{against}, {len(gate['findings'])} checks, {gate['at']}")
-    for finding in gate["findings"]:
-        if finding["verdict"] != "pass":
-            name = "" if finding["said"].startswith(finding["check"]) else f"{finding['check']}: "
-            paragraph(f"{finding['verdict']:7} {name}{finding['said']}", "  ")
+    for found in gate["findings"]:
+        if found["verdict"] != "pass":
+            finding(**found)
 
 
 @app.command()

@@ -125,6 +125,11 @@ def paragraph(text: str, indent: str = "") -> None:
         print(line)
 
 
+def finding(verdict: str, check: str, said: str) -> None:
+    """One check of the gate: its verdict, and what was seen, with the check's name where that does not begin with it."""
+    paragraph(f"{verdict:7} {said if said.startswith(check) else f'{check}: {said}'}", "  ")
+
+
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, records: bool = False, sentences: bool = False
 ) -> None:
