@@ -15,7 +15,7 @@ from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kbcore import __version__, telemetry
@@ -285,9 +285,27 @@ class Agent:
             raise (ResourceNotFoundError(said) if refusal.status < 500 else ResourceError(said)) from None
 
 
+class _SaidPlainly(Tool):
+    """A tool that says in a line which argument is wrong and how, and repeats nothing of what was sent."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            said = []
+            for problem in error.__cause__.errors()[:5]:
+                where = ".".join(str(part)[:60] for part in problem["loc"])
+                unknown = problem["type"] == "extra_forbidden"
+                said.append(f"{where}: {'there is no such argument' if unknown else problem['msg'][:200]}")
+            known = ", ".join(self.parameters.get("properties", ()))
+            raise ToolError(f"{'; '.join(dict.fromkeys(said))} (arguments of {self.name}: {known})") from None
+
+
 def _tool(call: Callable[..., Any], name: str, title: str, description: str) -> Tool:
     """A tool that refuses arguments it does not know: a filter under another name must not be passed over in silence."""
-    tool = Tool.from_function(call, name=name, title=title, description=description, annotations=READ_ONLY)
+    tool = _SaidPlainly.from_function(call, name=name, title=title, description=description, annotations=READ_ONLY)
     taken = tool.fn_metadata.arg_model
     known: type[BaseModel] = type(taken.__name__, (taken,), {"model_config": ConfigDict(extra="forbid")})
     tool.fn_metadata.arg_model = known  # type: ignore[assignment]
