@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,11 +60,18 @@ def deletions(name: str, comparison: Comparison, allowed: float, noise: float) -
         yield Finding(f"{name} deleted", "fail" if fall > bound + SLACK else "pass", said)
 
 
-def over_time(name: str, earlier: str, found: Paired, allowed: float, noise: float, times: float) -> Finding:
-    """How far the mean of a measure lies below that of ``earlier``, the best of the releases that were current before.
+def over_time(name: str, beside: Sequence[tuple[str, Paired]], allowed: float, noise: float, times: float) -> Finding:
+    """How far the mean of a measure lies below that of the releases that were current before, each with its figures
+    ``beside`` the candidate's. The one is named that it lies furthest below, measured by what is allowed.
 
-    Falls that each stay within ``drop``'s bound may add up to ``times`` that bound and no more.
+    Falls that each stay within ``drop``'s bound may add up to ``times`` that bound and no more. The bound hangs on the number
+    of questions that both releases are judged by, so that the deepest fall need not be the one that goes too far.
     """
+
+    def excess(figures: Paired) -> float:
+        return -(figures.difference or 0.0) - times * _bound(allowed, noise, figures.count)[0]
+
+    earlier, found = max(beside, key=lambda entry: excess(entry[1]))
     assert found.difference is not None
     bound, why = _bound(allowed, noise, found.count)
     said = (
@@ -72,7 +79,7 @@ def over_time(name: str, earlier: str, found: Paired, allowed: float, noise: flo
         f"{found.losses} worse of {found.count}); {times:g} times the bound of one release, {times * bound:.3f}, is allowed "
         f"over several ({why} of one)"
     )
-    return Finding(f"{name} over time", "fail" if -found.difference > times * bound + SLACK else "pass", said)
+    return Finding(f"{name} over time", "fail" if excess(found) > SLACK else "pass", said)
 
 
 def _bound(allowed: float, noise: float, count: int) -> tuple[float, str]:

@@ -196,12 +196,12 @@ class _Gate:
 
     def _over_time(self, questions: QuestionSet, card: Scorecard) -> Iterator[Finding]:
         drops = {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
-        best = lookback.best_of(
+        beside = lookback.beside(
             self.repository, self.catalog, self._earlier, card, questions, self._settings(),
             names=list(drops), run=self.run, progress=self.progress,
         )  # fmt: skip
-        for name, (release, found) in best.items():
-            yield findings.over_time(name, release, found, drops[name], self.section.noise, self.section.slide)
+        for name, found in beside.items():
+            yield findings.over_time(name, found, drops[name], self.section.noise, self.section.slide)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
         found = corpus.between(self._sides)

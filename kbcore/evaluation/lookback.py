@@ -1,4 +1,4 @@
-"""The releases that readers had before: how a candidate stands beside the best of them."""
+"""The releases that readers had before: how a candidate stands beside each of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def earlier(repository: Repository, besides: Collection[str | None], most: int) 
     return found
 
 
-def best_of(
+def beside(
     repository: Repository,
     catalog: Catalog,
     manifests: Iterable[Manifest],
@@ -52,8 +52,8 @@ def best_of(
     names: Sequence[str],
     run: Run,
     progress: Progress | None = None,
-) -> dict[str, tuple[str, Paired]]:
-    """Of each measure the release that ``card`` lies furthest below, and how far, on the questions that are judged in both:
+) -> dict[str, list[tuple[str, Paired]]]:
+    """Of each measure how far ``card`` lies below each release, in their order, on the questions that are judged in both:
     what has gone since was let go by the gates of those days.
 
     A kept scorecard is used, one that is missing made and kept. A release that cannot be asked any more, because its files
@@ -61,7 +61,7 @@ def best_of(
     """
     now = {answer.id: answer.measures for answer in card.answers}
     embedders = runner.Embedders(repository, catalog)
-    best: dict[str, tuple[str, Paired]] = {}
+    found: dict[str, list[tuple[str, Paired]]] = {}
     for manifest in manifests:
         try:
             old = runner.card_of(
@@ -72,7 +72,6 @@ def best_of(
             continue
         pairs = [(answer.measures, new) for answer in old.answers if answer.measures and (new := now.get(answer.id))]
         for name in names if pairs else ():
-            found = paired([before[name] for before, _ in pairs], [after[name] for _, after in pairs])
-            if name not in best or (found.difference or 0.0) < (best[name][1].difference or 0.0):
-                best[name] = (manifest.release, found)
-    return best
+            figures = paired([before[name] for before, _ in pairs], [after[name] for _, after in pairs])
+            found.setdefault(name, []).append((manifest.release, figures))
+    return found

@@ -12,12 +12,13 @@ import pytest
 
 from kbcore.embedding.catalog import Catalog
 from kbcore.errors import EmbedderUnavailableError
-from kbcore.evaluation import runner
+from kbcore.evaluation import findings, runner
 from kbcore.evaluation.gate import Judgement, judge
 from kbcore.ingest import admission
 from kbcore.ingest.report import RefreshReport
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.promotion import promote, rollback
+from kbcore.statistics import paired
 from kbcore.store import envelope, evals, layout
 from tests.support import configure, knowledge_base, refreshed, write
 
@@ -146,6 +147,16 @@ def test_falls_that_are_each_allowed_and_add_up_stop_the_release_that_goes_too_f
     promote(repository, "r000004", kb.base.catalog, reason="the shed is what we want", run=repository.begin())
     assert [verdict(shed(kb, word)) for word in WORDS[3:5]] == ["pass", "pass"]
     assert verdict(shed(kb, WORDS[5])) == "fail"
+
+
+def test_the_deepest_fall_on_a_handful_of_questions_hides_none_that_goes_too_far_on_many() -> None:
+    few = paired([1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0])  # -0.5, of which 2 x 1.5 / 4 may be noise
+    many = paired([1.0] * 20, [0.0] * 8 + [1.0] * 12)  # -0.4, of which 2 x 1.5 / 20 may be
+    beside = [("r000004", few), ("r000003", many), ("r000002", paired([1.0], [1.0]))]
+    found = findings.over_time("Success@1", beside, 0.05, 1.5, 2.0)
+    assert found.verdict == "fail"
+    assert "1.000 in r000003 -> 0.600" in found.said
+    assert findings.over_time("Success@1", beside[:1], 0.05, 1.5, 2.0).verdict == "pass"
 
 
 def test_questions_whose_pages_are_gone_since_do_not_count_over_time(tmp_path: Path) -> None:
