@@ -222,13 +222,18 @@ def test_what_is_asked_stands_on_no_span_of_ours_or_of_the_sdk(tmp_path: Path) -
                 await client.call_tool("lookup_test", {"key": "canary-4711"})
                 with pytest.raises(MCPError):
                     await client.read_resource("kb://test/current/canary-4711")
+                assert (await client.call_tool("canary-4711", {})).is_error
+                with pytest.raises(MCPError):
+                    await client.get_prompt("canary-4711")
 
     run(work)
     spans = [line for line in seen.read_text().splitlines() if '"trace_id"' in line]
     assert {json.loads(span)["name"] for span in spans} >= {
-        "tools/call search_test",
+        "tools/call",
+        "tool.search_test",
         "retrieval.test",
         "resources/read",
+        "prompts/get",
     }
     assert not [span for span in spans if "canary" in span]
 

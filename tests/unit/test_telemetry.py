@@ -242,6 +242,26 @@ def test_a_caller_that_names_no_trace_gets_a_root(base: KnowledgeBase, spans: An
     assert only(spans).parent is None
 
 
+def test_a_method_or_an_id_that_a_client_makes_up_stands_on_no_span() -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    from kbcore.span_redaction import StructureAlone
+
+    provider, kept = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(StructureAlone(kept)))
+    tracer = provider.get_tracer("mcp-python-sdk")
+    for method in ("canary/4711", "tools/list"):
+        sent = {"mcp.method.name": method, "jsonrpc.request.id": "canary-4711"}
+        tracer.start_span(f"{method} canary-4711", attributes=sent).end()
+    spans = kept.get_finished_spans()
+    assert [(span.name, dict(span.attributes or {})) for span in spans] == [
+        ("unknown", {"mcp.method.name": "unknown"}),
+        ("tools/list", {"mcp.method.name": "tools/list"}),
+    ]
+
+
 def kb(config: Path, *arguments: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     done = subprocess.run(
