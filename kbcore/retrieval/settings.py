@@ -42,6 +42,9 @@ class RetrievalSettings:
             "no_match_share": chosen.no_match_share,
         }
         given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if chosen.mode == "keyword" and chosen.no_match_share is not None and chosen.no_match_cosine is None:
+            # Whoever bounds the share alone, where nothing has a cosine, means it to decide: no default stands beside it.
+            given["no_match_cosine"] = None
         if given:
             cut = replace(cut or DEFAULT_CUT, **given, origin="configured")
             if cut.no_match_cosine is not None and cut.no_match_share is None:

@@ -108,6 +108,16 @@ def test_a_configured_bound_goes_before_a_calibrated_one() -> None:
     assert RetrievalSettings.of(retrieval(weak_cosine=0.3)).cut.no_match_cosine is None
 
 
+def test_a_bound_of_the_share_that_is_configured_for_keyword_search_decides_there(tmp_path: Path) -> None:
+    base = knowledge_base(
+        tmp_path, embedder={}, retrieval={"mode": "keyword", "no_match_share": 0.9, "weak_share": 0.9}
+    )
+    refreshed(base)
+    assert base.retriever().search("granite quarries of the phone").outcome == "no_match"
+    beside = RetrievalSettings.of(retrieval(no_match_share=0.9), default_cut(BUNDLED)).cut
+    assert (beside.no_match_cosine, beside.no_match_share) == (0.25, 0.9)
+
+
 evidence = st.builds(Evidence, st.floats(-1, 1), shares, st.just(True), st.booleans())
 
 
