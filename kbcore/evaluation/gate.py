@@ -21,6 +21,7 @@ from kbcore.evaluation import calibration, corpus, findings, lookback, measures,
 from kbcore.evaluation.abstention import Abstention
 from kbcore.evaluation.causes import Releases
 from kbcore.evaluation.comparison import Comparison, compare
+from kbcore.evaluation.corpus import CorpusChange
 from kbcore.evaluation.findings import Finding
 from kbcore.evaluation.pairing import cards_of
 from kbcore.evaluation.questions import QuestionSet, load_questions
@@ -172,6 +173,10 @@ class _Gate:
         assert self.baseline is not None
         return Releases(self.repository, self.baseline.release, self.manifest.release)
 
+    @cached_property
+    def _corpus(self) -> CorpusChange:
+        return corpus.between(self._sides)
+
     def _quality(self, questions: QuestionSet, card: Scorecard, comparison: Comparison | None) -> Iterator[Finding]:
         section = self.section
         yield findings.judged_share(card, section.judged_percent)
@@ -182,7 +187,8 @@ class _Gate:
         for name, allowed in section.drop.items() if card.counts["judged"] + card.counts["unjudged"] else ():
             name = measures.parse_measures([name])[0]
             yield findings.drop(name, comparison.measures[name], allowed, section.noise)
-            yield from findings.deletions(name, comparison, allowed, section.noise)
+            if self._corpus.removed > self.approved_removals:  # else somebody let all of them go
+                yield from findings.deletions(name, comparison, allowed, section.noise)
         yield from self._over_time(questions, card)
         yield from findings.canaries(comparison, section.canary)
         old, new = (Abstention.from_json(comparison.abstention[side]) for side in ("old", "new"))
@@ -204,8 +210,7 @@ class _Gate:
             yield findings.over_time(name, found, drops[name], self.section.noise, self.section.slide)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
-        found = corpus.between(self._sides)
-        return findings.data(found, baseline.release, self.section, self.approved_removals)
+        return findings.data(self._corpus, baseline.release, self.section, self.approved_removals)
 
     def _made_with(self, questions: QuestionSet | None) -> Json:
         return {

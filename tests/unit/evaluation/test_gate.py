@@ -124,6 +124,8 @@ def test_answers_that_go_with_their_documents_are_no_noise_but_one_page_may_be_r
     report = kb.without("dowel", "easel")
     assert verdict(report) == "fail"
     assert "Success@1 deleted: 0.286 went with documents (2 questions); 0.143 is allowed" in (report.not_promoted or "")
+    # Nor is it an accident where somebody let all of them go.
+    assert [kb.judge(approved_removals=number).verdict for number in (1, 2)] == ["fail", "pass"]
 
 
 def shed(kb: Kb, *words: str) -> RefreshReport:
