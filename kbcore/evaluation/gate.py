@@ -147,9 +147,20 @@ class _Gate:
             return []
         return measures.parse_measures([*self.section.measures, *self.section.drop])
 
+    @cached_property
     def _settings(self) -> RetrievalSettings:
         """As users are served, at the cut that readers of the current release have."""
         return RetrievalSettings.of(self.config, self._cut)
+
+    @cached_property
+    def _embedders(self) -> runner.Embedders:
+        """For all the releases that are asked: each embeds a question once."""
+        return runner.Embedders(self.repository, self.catalog)
+
+    @cached_property
+    def _drops(self) -> dict[str, float]:
+        """How far each bounded measure may fall, by its name as scorecards have it."""
+        return {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
 
     @cached_property
     def _cut(self) -> EvidenceCut:
@@ -157,11 +168,11 @@ class _Gate:
         return calibration.cut_of(self.repository, self.baseline or self.manifest, self.config.retrieval.mode)
 
     def _evaluate(self, questions: QuestionSet, names: Sequence[str]) -> tuple[Scorecard, Comparison | None]:
-        settings = self._settings()
+        settings = self._settings
         baseline = self.baseline.release if self.baseline else None
         cards = cards_of(
             self.repository, self.catalog, [self.manifest.release, *([baseline] if baseline else [])], questions, settings,
-            names=names, baseline=baseline, run=self.run, progress=self.progress,
+            names=names, baseline=baseline, run=self.run, embedders=self._embedders, progress=self.progress,
         )  # fmt: skip
         if baseline is None:
             return cards[0], None
@@ -184,8 +195,7 @@ class _Gate:
             yield from findings.no_answer(Abstention.from_json(card.abstention), None, section)
             return
         # A set of questions without an answer has nothing to be measured by, and asks for nothing.
-        for name, allowed in section.drop.items() if card.counts["judged"] + card.counts["unjudged"] else ():
-            name = measures.parse_measures([name])[0]
+        for name, allowed in self._drops.items() if card.counts["judged"] + card.counts["unjudged"] else ():
             yield findings.drop(name, comparison.measures[name], allowed, section.noise)
             if self._corpus.removed > self.approved_removals:  # else somebody let all of them go
                 yield from findings.deletions(name, comparison, allowed, section.noise)
@@ -201,13 +211,12 @@ class _Gate:
         return lookback.earlier(self.repository, besides, self.section.earlier if self.section.drop else 0)
 
     def _over_time(self, questions: QuestionSet, card: Scorecard) -> Iterator[Finding]:
-        drops = {measures.parse_measures([name])[0]: allowed for name, allowed in self.section.drop.items()}
         beside = lookback.beside(
-            self.repository, self.catalog, self._earlier, card, questions, self._settings(),
-            names=list(drops), run=self.run, progress=self.progress,
+            self.repository, self.catalog, self._earlier, card, questions, self._settings,
+            names=list(self._drops), run=self.run, embedders=self._embedders, progress=self.progress,
         )  # fmt: skip
         for name, found in beside.items():
-            yield findings.over_time(name, found, drops[name], self.section.noise, self.section.slide)
+            yield findings.over_time(name, found, self._drops[name], self.section.noise, self.section.slide)
 
     def _data(self, baseline: Manifest) -> Iterator[Finding]:
         return findings.data(self._corpus, baseline.release, self.section, self.approved_removals)

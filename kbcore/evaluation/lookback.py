@@ -51,6 +51,7 @@ def beside(
     *,
     names: Sequence[str],
     run: Run,
+    embedders: runner.Embedders,
     progress: Progress | None = None,
 ) -> dict[str, list[tuple[str, Paired]]]:
     """Of each measure how far ``card`` lies below each release, in their order, on the questions that are judged in both:
@@ -60,7 +61,6 @@ def beside(
     or its embedder are gone, is passed over: that is no reason against this one.
     """
     now = {answer.id: answer.measures for answer in card.answers}
-    embedders = runner.Embedders(repository, catalog)
     found: dict[str, list[tuple[str, Paired]]] = {}
     for manifest in manifests:
         try:

@@ -26,14 +26,16 @@ def cards_of(
     names: Sequence[str],
     baseline: str | None = None,
     run: Run | None = None,
+    embedders: runner.Embedders | None = None,
     progress: Progress | None = None,
 ) -> list[Scorecard]:
     """The scorecards of releases in their order; each embedder is made once and embeds a question once.
 
-    ``names`` are measures as ``parse_measures`` gives them, ``baseline`` and ``run`` those of scorecards that are made now.
+    ``names`` are measures as ``parse_measures`` gives them, ``baseline`` and ``run`` those of scorecards that are made now;
+    ``embedders`` are those that other releases are asked by too.
     Raises what evaluating one of them raises.
     """
-    embedders = runner.Embedders(repository, catalog)
+    embedders = embedders or runner.Embedders(repository, catalog)
     return [
         runner.card_of(
             repository, release, questions, catalog, settings, names=names, baseline=baseline, run=run,

@@ -13,6 +13,7 @@ from kbcore.serving.logs import log, request_line
 
 MAX_PATH = 200
 NO_ROUTE = "none"
+TRACE_HEADERS = (b"traceparent", b"tracestate")
 
 
 class Recorder:
@@ -38,9 +39,9 @@ class Recorder:
             await send(message)
 
         state = scope.setdefault("state", {})
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        trace = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in TRACE_HEADERS}
         try:
-            with telemetry.within(headers):
+            with telemetry.within(trace):
                 await self.app(scope, receive, sending)
         except Exception:
             log.exception("a request failed", extra={"fields": {"path": scope["path"][:MAX_PATH]}})

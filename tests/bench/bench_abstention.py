@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from cached_embedder import CachedEmbedder, OneOf, in_process, recipe
+from cached_embedder import CachedEmbedder, OneOf, released
 
 from kbcore.config import Config
 from kbcore.embedding.onnx import BUNDLED
 from kbcore.evaluation import abstention, runner
 from kbcore.evaluation.abstention import Evidence
 from kbcore.evaluation.questions import Expected, Question, QuestionSet
-from kbcore.ingest import refresh as refreshing
 from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.evidence import default_cut
 from kbcore.retrieval.settings import RetrievalSettings
@@ -114,11 +113,7 @@ def build(root: Path, documents: dict[str, str], embedder: CachedEmbedder) -> Kn
             "sources": [{"name": "docs", "path": str(root / "docs")}],
         }
     )
-    base = KnowledgeBase(config)
-    base.create()
-    with in_process(embedder):
-        refreshing.refresh(base.repository, config, recipe=recipe(config, embedder), gate=False)
-    return base
+    return released(config, embedder)
 
 
 def halves(evidence: Sequence[Evidence], seed: int) -> tuple[list[Evidence], list[Evidence]]:

@@ -16,13 +16,11 @@ from pathlib import Path
 from typing import get_args
 
 from bench_gate import Help
-from cached_embedder import CachedEmbedder, OneOf, in_process, recipe
+from cached_embedder import CachedEmbedder, OneOf, released
 
 from kbcore.config import Config
 from kbcore.evaluation import runner
 from kbcore.evaluation.questions import load_questions
-from kbcore.ingest import refresh as refreshing
-from kbcore.knowledge_base import KnowledgeBase
 from kbcore.retrieval.settings import RetrievalSettings
 from kbcore.types import Mode
 
@@ -53,10 +51,7 @@ def figures(source: str, folder: Path, evalset: Path, context: str, embedder: Ca
             "chunking": {"context": context},
         }
     )
-    base = KnowledgeBase(config)
-    base.create()
-    with in_process(embedder):
-        refreshing.refresh(base.repository, config, recipe=recipe(config, embedder), gate=False, accept_failures=True)
+    base = released(config, embedder, accept_failures=True)
     questions = load_questions(evalset)
     cells = []
     for mode in get_args(Mode):

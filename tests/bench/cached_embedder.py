@@ -19,6 +19,7 @@ from kbcore.embedding.embedder import Embedder, identify
 from kbcore.embedding.onnx import OnnxEmbedder, bundled_files
 from kbcore.ingest import refresh as refreshing
 from kbcore.ingest.recipe import Recipe
+from kbcore.knowledge_base import KnowledgeBase
 from kbcore.types import Json
 
 
@@ -97,6 +98,15 @@ class OneOf(Catalog):
 
 def recipe(config: Config, embedder: Any) -> Recipe:
     return Recipe(EmbedderSpec(), embedder, config.chunking.size, config.chunking.overlap, config.chunking.context)
+
+
+def released(config: Config, embedder: Embedder, **parameters: Any) -> KnowledgeBase:
+    """A new knowledge base of ``config`` with its first release, made with ``embedder``; no gate is asked."""
+    base = KnowledgeBase(config)
+    base.create()
+    with in_process(embedder):
+        refreshing.refresh(base.repository, config, recipe=recipe(config, embedder), gate=False, **parameters)
+    return base
 
 
 @contextlib.contextmanager

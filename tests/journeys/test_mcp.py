@@ -193,41 +193,42 @@ def test_stdout_carries_the_protocol_alone_and_the_end_of_input_ends_it(tmp_path
     assert "ERR-4012" not in logs  # what was asked is in no log
 
 
-def test_an_agents_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
-    published(tmp_path)
-    seen = tmp_path / "stderr"
+def traced(root: Path, ask: Callable[[Client], Awaitable[None]]) -> str:
+    """What a server over stdio that sends its spans to the console wrote to stderr, while ``ask`` was its client."""
+    published(root)
+    seen = root / "stderr"
 
     async def work() -> None:
-        asked = over_stdio(tmp_path)
+        asked = over_stdio(root)
         asked.env = environment(OTEL_TRACES_EXPORTER="console")
         with seen.open("w") as log:
             async with Client(stdio_client(asked, errlog=log)) as client:
-                assert not (await client.call_tool("search_test", ASKED)).is_error
+                await ask(client)
 
     run(work)
-    assert '"service.name": "kb-mcp"' in seen.read_text()
-    assert '"name": "tool.search_test"' in seen.read_text()
+    return seen.read_text()
+
+
+def test_an_agents_server_says_to_the_collector_which_one_it_is(tmp_path: Path) -> None:
+    async def ask(client: Client) -> None:
+        assert not (await client.call_tool("search_test", ASKED)).is_error
+
+    seen = traced(tmp_path, ask)
+    assert '"service.name": "kb-mcp"' in seen
+    assert '"name": "tool.search_test"' in seen
 
 
 def test_what_is_asked_stands_on_no_span_of_ours_or_of_the_sdk(tmp_path: Path) -> None:
-    published(tmp_path)
-    seen = tmp_path / "stderr"
+    async def ask(client: Client) -> None:
+        await client.call_tool("search_test", {"query": "canary-4711"})
+        await client.call_tool("lookup_test", {"key": "canary-4711"})
+        with pytest.raises(MCPError):
+            await client.read_resource("kb://test/current/canary-4711")
+        assert (await client.call_tool("canary-4711", {})).is_error
+        with pytest.raises(MCPError):
+            await client.get_prompt("canary-4711")
 
-    async def work() -> None:
-        asked = over_stdio(tmp_path)
-        asked.env = environment(OTEL_TRACES_EXPORTER="console")
-        with seen.open("w") as log:
-            async with Client(stdio_client(asked, errlog=log)) as client:
-                await client.call_tool("search_test", {"query": "canary-4711"})
-                await client.call_tool("lookup_test", {"key": "canary-4711"})
-                with pytest.raises(MCPError):
-                    await client.read_resource("kb://test/current/canary-4711")
-                assert (await client.call_tool("canary-4711", {})).is_error
-                with pytest.raises(MCPError):
-                    await client.get_prompt("canary-4711")
-
-    run(work)
-    spans = [line for line in seen.read_text().splitlines() if '"trace_id"' in line]
+    spans = [line for line in traced(tmp_path, ask).splitlines() if '"trace_id"' in line]
     assert {json.loads(span)["name"] for span in spans} >= {
         "tools/call",
         "tool.search_test",
